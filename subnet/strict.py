@@ -129,7 +129,7 @@ def _checked(value: Any, hint: Any, path: str) -> Any:
         kinds = get_args(hint)
         if not isinstance(value, list | tuple) or len(value) != len(kinds):
             raise ConfigError(f"{path} must be a list of {len(kinds)} numbers, got {show(value)}")
-        kinds = [Annotated[kind, bounds] if bounds else kind for kind in kinds]
+        kinds = tuple(Annotated[kind, bounds] if bounds else kind for kind in kinds)
         return tuple(_checked(v, kind, path) for v, kind in zip(value, kinds, strict=True))
     value = _scalar(value, hint, path)
     if bounds is not None and value not in bounds:

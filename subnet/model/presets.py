@@ -1,7 +1,7 @@
 """Model presets by name, and exact parameter shapes and counts without allocating anything.
 
 Not an architecture of our own: all are Llama (Touvron et al. 2023, arXiv 2302.13971) as `transformers` builds it.
-Sizes follow the DiLoCo paper's table where it has one (arXiv 2311.08105, table 1).
+"150m" and "1b" have the shapes of OpenDiLoCo's published configurations (arXiv 2407.07852), so that results compare.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ PRESETS: dict[str, dict[str, int | float | bool]] = {
     },
     "150m": {
         "vocab_size": 32_000,
-        "hidden_size": 896,
-        "intermediate_size": 3_584,
+        "hidden_size": 1_024,
+        "intermediate_size": 2_688,
         "num_layers": 12,
         "num_heads": 16,
         "num_kv_heads": 16,

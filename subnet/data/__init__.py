@@ -1,0 +1,1 @@
+"""Token shards with a manifest hash, and the assignment of their samples to peers."""
