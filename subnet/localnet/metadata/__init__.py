@@ -12,11 +12,14 @@ from functools import cache
 
 import bittensor_core
 
-from subnet.localnet.metadata import encode, system
+from subnet.localnet.metadata import accounts, encode, network, system
+from subnet.localnet.metadata.admin import ADMIN_UTILS
+from subnet.localnet.metadata.commitments import COMMITMENTS
 from subnet.localnet.metadata.encode import Apis, Method
 from subnet.localnet.metadata.pallet import Call, Constant, Event, Pallet, Storage
 from subnet.localnet.metadata.system import SPEC_NAME, SPEC_VERSION, SS58_PREFIX, TX_VERSION
-from subnet.localnet.metadata.types import TYPES
+from subnet.localnet.metadata.substrate_types import TYPES
+from subnet.localnet.metadata.subtensor import SUBTENSOR
 
 __all__ = [
     "APIS",
@@ -36,7 +39,12 @@ __all__ = [
     "runtime",
 ]
 
-_ALL: tuple[Pallet, ...] = tuple(sorted(system.PALLETS, key=lambda pallet: pallet.index))
+_ALL: tuple[Pallet, ...] = tuple(
+    sorted(
+        (*system.PALLETS, *accounts.PALLETS, *network.PALLETS, SUBTENSOR, ADMIN_UTILS, COMMITMENTS),
+        key=lambda pallet: pallet.index,
+    )
+)
 
 PALLETS: dict[str, Pallet] = {pallet.name: pallet for pallet in _ALL}
 """Every declared pallet by name, in index order."""

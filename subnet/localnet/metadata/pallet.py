@@ -96,7 +96,16 @@ def build(
 
 
 def _lines(table: str) -> list[str]:
-    return [line.strip() for line in table.splitlines() if line.strip()]
+    """The table's items: a line with an open bracket goes on in the next."""
+    lines: list[str] = []
+    depth = 0
+    for line in filter(None, map(str.strip, table.splitlines())):
+        if depth:
+            lines[-1] += " " + line
+        else:
+            lines.append(line)
+        depth += sum(line.count(c) for c in "([{") - sum(line.count(c) for c in ")]}")
+    return lines
 
 
 def split_commas(source: str) -> list[str]:

@@ -7,7 +7,7 @@ upgrades touch are left out.
 from __future__ import annotations
 
 from subnet.localnet.metadata.pallet import build
-from subnet.localnet.metadata.types import TYPES
+from subnet.localnet.metadata.substrate_types import TYPES
 
 SPEC_NAME = "node-subtensor"
 SPEC_VERSION = 426
