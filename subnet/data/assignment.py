@@ -1,7 +1,7 @@
 """Who trains and is evaluated on which samples: a pure function of seed, round and uid, recomputable by anyone in O(1).
 
 Not a sampler with state. An epoch's order is a keyed permutation of the sample indices: a Feistel network over the
-next power of four, with cycle walking back into the range (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+next power of four, with cycle walking back into the range (Black and Rogaway, "Ciphers with arbitrary finite domains").
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def sample_ids(
 
     Every uid below `max_uids` owns an equal share of each epoch, disjoint from all others, and works through it round
     after round, `per_round` samples at a time: the same number for all peers and rounds (inner_steps * batch_size),
-    by default `count`, which is right when a round is asked for at once. Behind the share's end a newly keyed epoch begins.
+    by default `count`, which is right when a round is asked for at once. After the share comes a newly keyed epoch.
     Raises ValueError for arguments out of range.
     """
     per_round = count if per_round is None else per_round

@@ -95,14 +95,18 @@ def stdlib_corpus() -> Corpus:
     root = Path(sysconfig.get_path("stdlib")).resolve()
     files = tuple(sorted(_walk(root, frozenset({".py"}), skip_stdlib=True)))
     if not files:
-        raise UserError(f"the standard library's sources are not in {root} (a zipped Python?); use data.source = folder")
+        raise UserError(
+            f"the standard library's sources are not in {root} (a zipped Python?); use data.source = folder"
+        )
     return Corpus("the Python standard library", root, files, STDLIB_BYTES)
 
 
 def folder_corpus(path: Path) -> Corpus:
     """The text files below `path`. Raises UserError if there are none."""
     if not path.is_dir():
-        raise UserError(f"the data folder {path} does not exist; set data.path or --data.path to a folder of text files")
+        raise UserError(
+            f"the data folder {path} does not exist; set data.path or --data.path to a folder of text files"
+        )
     root = path.resolve()
     files = tuple(sorted(_walk(root, TEXT_SUFFIXES, skip_stdlib=False)))
     if not files:
@@ -111,7 +115,7 @@ def folder_corpus(path: Path) -> Corpus:
 
 
 def _walk(root: Path, suffixes: frozenset[str], skip_stdlib: bool) -> Iterator[str]:
-    for folder, subfolders, names in os.walk(root):
+    for folder, subfolders, names in os.walk(root, onerror=_unreadable):
         if skip_stdlib:
             subfolders[:] = [name for name in subfolders if not _machine_specific(name)]
             names = [name for name in names if not _machine_specific(name)]
@@ -120,6 +124,10 @@ def _walk(root: Path, suffixes: frozenset[str], skip_stdlib: bool) -> Iterator[s
             # a link may lead to the machine's own configuration (Debian's sitecustomize.py does)
             if path.suffix in suffixes and path.is_file() and not path.is_symlink():
                 yield path.relative_to(root).as_posix()
+
+
+def _unreadable(error: OSError) -> None:
+    raise UserError(f"cannot read {error.filename}: {error.strerror}") from error
 
 
 def _machine_specific(name: str) -> bool:

@@ -69,19 +69,20 @@ class JsonTokenizer:
             raise UserError(f"cannot read the tokenizer {path}: {e.strerror}") from e
         except Exception as e:  # the library raises bare Exception for a malformed file
             raise UserError(f"{path} is not a tokenizer of the `tokenizers` library: {str(e)[:200]}") from e
-        self._bos_text = next((t for t in _BOS_NAMES if self._raw.token_to_id(t) is not None), None)
-        eos_text = next((t for t in _EOS_NAMES if self._raw.token_to_id(t) is not None), None)
+        vocab = self._raw.get_vocab(with_added_tokens=True)
+        self._bos_text = next((text for text in _BOS_NAMES if text in vocab), None)
+        eos_text = next((text for text in _EOS_NAMES if text in vocab), None)
         if eos_text is None:
             raise UserError(f"the tokenizer {path} has no end-of-text token; one of {', '.join(_EOS_NAMES)} is needed")
         self._eos_text: str = eos_text
         self.name = path.name
         self.identity = hashlib.blake2b(raw, digest_size=32).hexdigest()
-        self.vocab_size: int = self._raw.get_vocab_size()
-        self.bos: int | None = None if self._bos_text is None else self._raw.token_to_id(self._bos_text)
-        self.eos: int = self._raw.token_to_id(eos_text)
+        self.vocab_size = max(vocab.values()) + 1
+        self.bos = None if self._bos_text is None else vocab[self._bos_text]
+        self.eos = vocab[eos_text]
 
     def encode(self, text: str | bytes) -> np.ndarray:
-        """Ids of the text (bytes that are not UTF-8 become U+FFFD), uint16 or, above 65,536 ids, uint32; no special tokens."""
+        """uint16 ids, or uint32 above 65,536 of them; bytes that are not UTF-8 become U+FFFD; no special tokens."""
         if isinstance(text, bytes):
             text = text.decode("utf-8", "replace")
         ids = self._raw.encode(text, add_special_tokens=False).ids
@@ -105,9 +106,7 @@ def load_tokenizer(name: str, folder: Path | None) -> ByteTokenizer | JsonTokeni
     return JsonTokenizer(folder / name)
 
 
-def _fast_tokenizer(
-    raw: RawTokenizer, bos: str | None, eos: str, model_max_length: int
-) -> PreTrainedTokenizerFast:
+def _fast_tokenizer(raw: RawTokenizer, bos: str | None, eos: str, model_max_length: int) -> PreTrainedTokenizerFast:
     from transformers import PreTrainedTokenizerFast
 
     return PreTrainedTokenizerFast(

@@ -32,21 +32,21 @@ def llama_config(cfg: ModelConfig, **extra: Any) -> LlamaConfig:
     """The `transformers` configuration of `cfg`; `extra` goes to LlamaConfig as it is."""
     from transformers import LlamaConfig
 
-    return LlamaConfig(
-        vocab_size=cfg.vocab_size,
-        hidden_size=cfg.hidden_size,
-        intermediate_size=cfg.intermediate_size,
-        num_hidden_layers=cfg.num_layers,
-        num_attention_heads=cfg.num_heads,
-        num_key_value_heads=cfg.num_kv_heads,
-        head_dim=cfg.head_dim,
-        max_position_embeddings=cfg.seq_len,
-        rope_theta=cfg.rope_theta,
-        rms_norm_eps=RMS_NORM_EPS,
-        attention_dropout=0.0,
-        tie_word_embeddings=cfg.tie_embeddings,
-        **extra,
-    )
+    fields = {
+        "vocab_size": cfg.vocab_size,
+        "hidden_size": cfg.hidden_size,
+        "intermediate_size": cfg.intermediate_size,
+        "num_hidden_layers": cfg.num_layers,
+        "num_attention_heads": cfg.num_heads,
+        "num_key_value_heads": cfg.num_kv_heads,
+        "head_dim": cfg.head_dim,
+        "max_position_embeddings": cfg.seq_len,
+        "rope_theta": cfg.rope_theta,
+        "rms_norm_eps": RMS_NORM_EPS,
+        "attention_dropout": 0.0,
+        "tie_word_embeddings": cfg.tie_embeddings,
+    }
+    return LlamaConfig(**fields, **extra)
 
 
 def build_model(cfg: ModelConfig, device: str | torch.device = "cpu") -> LlamaForCausalLM:

@@ -79,7 +79,7 @@ def export(folder: str | Path, cfg: ModelConfig, theta: Mapping[str, torch.Tenso
 def sample(
     model: LlamaForCausalLM, tokenizer: Tokenizer, prompt: str, n: int, seed: int, temperature: float = 0.8
 ) -> str:
-    """Up to `n` new tokens after `prompt`, as text; the same seed gives the same text. Leaves the model's mode as it was."""
+    """Up to `n` new tokens after `prompt`, as text; the same seed gives the same text. Keeps the model's mode."""
     ids = [int(i) for i in tokenizer.encode(prompt)]
     start = ids if tokenizer.bos is None else [tokenizer.bos, *ids]
     generator = torch.Generator().manual_seed(seed)
