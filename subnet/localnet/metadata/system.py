@@ -85,6 +85,9 @@ TIMESTAMP = build(
     constants="MinimumPeriod: u64 = 125",
 )  # fmt: skip
 
+AURA = build(TYPES, "Aura", 3, "pallet_aura", constants="SlotDuration: u64 = 250")
+"""Clients read the block time here, in milliseconds; a chain with another block time replaces the constant."""
+
 BALANCES = build(
     TYPES, "Balances", 5, "pallet_balances",
     storage="""
@@ -193,4 +196,4 @@ SUDO = build(
     errors="RequireSudo",
 )  # fmt: skip
 
-PALLETS = (SYSTEM, TIMESTAMP, BALANCES, TRANSACTION_PAYMENT, UTILITY, SUDO)
+PALLETS = (SYSTEM, TIMESTAMP, AURA, BALANCES, TRANSACTION_PAYMENT, UTILITY, SUDO)
