@@ -33,6 +33,9 @@ SIGNED_EXTENSIONS = (
 )
 """(identifier, what is signed but not sent), in the Subtensor's order; the identifier is also the type's name."""
 
+EXTRA_TYPE = f"({', '.join(name for name, _ in SIGNED_EXTENSIONS)})"
+EXTRINSIC_TYPE = f"UncheckedExtrinsic<MultiAddress, RuntimeCall, MultiSignature, {EXTRA_TYPE}>"
+
 
 @dataclass(frozen=True)
 class Method:
@@ -76,7 +79,7 @@ def encode_v14(types: TypeTable, pallets: tuple[Pallet, ...]) -> bytes:
     """RuntimeMetadataPrefixed with a V14 body."""
     registry = Registry(types)
     body = scale.vec(pallets, lambda pallet: _pallet(registry, pallet))
-    body += _id(registry, _extrinsic_type()) + scale.u8(EXTRINSIC_VERSION) + _extensions(registry)
+    body += _id(registry, EXTRINSIC_TYPE) + scale.u8(EXTRINSIC_VERSION) + _extensions(registry)
     body += _id(registry, "RuntimeCall")
     return MAGIC + scale.u8(14) + registry.encode() + body
 
@@ -86,13 +89,12 @@ def encode_v15(types: TypeTable, pallets: tuple[Pallet, ...], apis: Apis) -> byt
     registry = Registry(types)
     body = scale.vec(pallets, lambda pallet: _pallet(registry, pallet) + _NO_DOCS)
     body += scale.u8(EXTRINSIC_VERSION)
-    for part in ("MultiAddress", "RuntimeCall", "MultiSignature", _extra_type()):
+    for part in ("MultiAddress", "RuntimeCall", "MultiSignature", EXTRA_TYPE):
         body += _id(registry, part)
     body += _extensions(registry) + _id(registry, "RuntimeCall")
     body += scale.vec(apis.items(), lambda api: scale.text(api[0]) + _methods(registry, api[1]) + _NO_DOCS)
     for part in ("RuntimeCall", "RuntimeEvent", "RuntimeError"):
         body += _id(registry, part)
-    _register_extrinsic(registry)
     return MAGIC + scale.u8(15) + registry.encode() + body + scale.vec((), scale.text)
 
 
@@ -101,19 +103,6 @@ _NO_DOCS = scale.vec((), scale.text)
 
 def _id(registry: Registry, expression: str) -> bytes:
     return scale.compact(registry.id_of(expression))
-
-
-def _extra_type() -> str:
-    return f"({', '.join(name for name, _ in SIGNED_EXTENSIONS)})"
-
-
-def _extrinsic_type() -> str:
-    return f"UncheckedExtrinsic<MultiAddress, RuntimeCall, MultiSignature, {_extra_type()}>"
-
-
-def _register_extrinsic(registry: Registry) -> None:
-    """Block bodies name the extrinsic type, so readers of V15 find it in the registry too."""
-    registry.id_of(_extrinsic_type())
 
 
 def _extensions(registry: Registry) -> bytes:

@@ -1,4 +1,4 @@
-"""The pallets every Substrate chain has: System, Timestamp, Balances, TransactionPayment, Utility and Sudo.
+"""The pallets every Substrate chain has: System, Timestamp, Aura, Balances, TransactionPayment, Utility, Sudo.
 
 Names, indices and types are those of the Subtensor runtime. Not a whole FRAME: items that only block authors or runtime
 upgrades touch are left out.
@@ -6,7 +6,7 @@ upgrades touch are left out.
 
 from __future__ import annotations
 
-from subnet.localnet.metadata.pallet import build
+from subnet.localnet.metadata.pallet import Pallet, build
 from subnet.localnet.metadata.substrate_types import TYPES
 
 SPEC_NAME = "node-subtensor"
@@ -75,18 +75,30 @@ SYSTEM = build(
     """,
 )  # fmt: skip
 
-TIMESTAMP = build(
-    TYPES, "Timestamp", 2, "pallet_timestamp",
-    storage="""
-        Now: u64
-        DidUpdate: bool
-    """,
-    calls="0 set(now: Compact<u64>)",
-    constants="MinimumPeriod: u64 = 125",
-)  # fmt: skip
+DEFAULT_SLOT_MS = 250
 
-AURA = build(TYPES, "Aura", 3, "pallet_aura", constants="SlotDuration: u64 = 250")
-"""Clients read the block time here, in milliseconds; a chain with another block time replaces the constant."""
+
+def clock_pallets(slot_ms: int) -> tuple[Pallet, Pallet]:
+    """Timestamp and Aura for a block time in milliseconds: the SDK learns the block time from ``Aura.SlotDuration``."""
+    timestamp = build(
+        TYPES, "Timestamp", 2, "pallet_timestamp",
+        storage="""
+            Now: u64
+            DidUpdate: bool
+        """,
+        calls="0 set(now: Compact<u64>)",
+        constants=f"MinimumPeriod: u64 = {slot_ms // 2}",
+    )  # fmt: skip
+    aura = build(
+        TYPES, "Aura", 3, "pallet_aura",
+        storage="""
+            Authorities: BoundedVec<[u8; 32]>
+            CurrentSlot: u64
+        """,
+        constants=f"SlotDuration: u64 = {slot_ms}",
+    )  # fmt: skip
+    return timestamp, aura
+
 
 BALANCES = build(
     TYPES, "Balances", 5, "pallet_balances",
