@@ -1,0 +1,1 @@
+def block_step(ctx): pass
