@@ -1,0 +1,156 @@
+"""`sn38 emissions`: what every hotkey of a subnet earned, and what that makes per day.
+
+Reads the metagraph as of the last epochs; keeps no history of its own. Alpha amounts, not TAO.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from subnet.chain.client import Chain
+from subnet.chain.errors import BlockMissing
+from subnet.chain.flags import ChainFlags, add_chain_flags
+from subnet.chain.metagraph import Metagraph, Row
+
+DAY = 86_400
+EXPLORERS = {"finney": "https://taostats.io/hotkey/{hotkey}"}
+
+
+@dataclass(frozen=True)
+class Earning:
+    """One hotkey's earnings."""
+
+    uid: int
+    hotkey: str
+    role: str
+    """validator, miner, both, or - for one that earned nothing and has no permit; with `owner` for the subnet's."""
+    stake: float
+    incentive: float
+    dividends: float
+    emission: float
+    """Alpha earned in the last epoch."""
+    earned: float
+    """Alpha earned in all the epochs looked at."""
+    per_day: float
+    """Alpha per day at the rate of the last epoch."""
+    permit: bool
+    weights_set: int | None
+    """Block at which it last set weights, None if never."""
+    link: str | None
+    """Its page at a public explorer, None where no explorer looks."""
+
+
+@dataclass(frozen=True)
+class Earnings:
+    """A subnet's earnings. `rows` by emission, highest first."""
+
+    netuid: int
+    network: str
+    block: int
+    tempo: int
+    block_time: float
+    epochs: int
+    """How many epochs `earned` covers: fewer than asked for where the chain no longer has their state."""
+    rows: tuple[Earning, ...]
+
+
+async def emissions(chain: Chain, netuid: int, epochs: int = 1) -> Earnings:
+    """What each registered hotkey earned in the last `epochs` epochs.
+
+    Raises NoSuchSubnet, ChainUnreachable; an endpoint without old states shortens the answer instead.
+    """
+    newest = await chain.metagraph(netuid)
+    history = [newest]
+    while len(history) < epochs and history[-1].last_epoch > 0:
+        try:
+            history.append(await chain.metagraph(netuid, block=history[-1].last_epoch - 1))
+        except BlockMissing:
+            break
+    block_time = await chain.block_time()
+    return summarize(history, chain.network, block_time)
+
+
+def summarize(history: list[Metagraph], network: str, block_time: float) -> Earnings:
+    """From the metagraph of each epoch, newest first. A hotkey is followed, not a uid, which may have changed hands."""
+    newest = history[0]
+    epochs_per_day = DAY / (block_time * newest.tempo) if newest.tempo else 0.0
+    link = EXPLORERS.get(network)
+    rows = (
+        Earning(
+            uid=row.uid,
+            hotkey=row.hotkey,
+            role=_role(row, newest.owner_hotkey),
+            stake=row.stake,
+            incentive=row.incentive,
+            dividends=row.dividends,
+            emission=row.emission,
+            earned=sum(past.by_hotkey[row.hotkey].emission for past in history if row.hotkey in past.by_hotkey),
+            per_day=row.emission * epochs_per_day,
+            permit=row.permit,
+            weights_set=row.last_update if row.last_update > row.registered_at else None,
+            link=link.format(hotkey=row.hotkey) if link else None,
+        )
+        for row in newest.rows
+    )
+    ranked = tuple(sorted(rows, key=lambda row: (-row.emission, row.uid)))
+    return Earnings(newest.netuid, network, newest.block, newest.tempo, block_time, len(history), ranked)
+
+
+def render(earnings: Earnings, console: Console) -> None:
+    """Print the table for people."""
+    title = f"Subnet {earnings.netuid} on {earnings.network}, block {earnings.block}"
+    epoch = f"epoch: {earnings.tempo} blocks of {earnings.block_time:.2f} s"
+    table = Table(title=title, caption=f"alpha; {epoch}; earned in the last {earnings.epochs} epoch(s)")
+    table.add_column("uid", justify="right")
+    table.add_column("hotkey", overflow="fold")
+    table.add_column("role")
+    for name in ("stake", "incentive", "dividends", "last epoch", "earned", "per day"):
+        table.add_column(name, justify="right")
+    table.add_column("permit")
+    table.add_column("weights set", justify="right")
+    for row in earnings.rows:
+        hotkey = f"[link={row.link}]{row.hotkey}[/link]" if row.link else row.hotkey
+        amounts = (f"{row.emission:.4f}", f"{row.earned:.4f}", f"{row.per_day:.2f}")
+        shares = (f"{row.incentive:.4f}", f"{row.dividends:.4f}")
+        age = "never" if row.weights_set is None else f"{earnings.block - row.weights_set} blocks ago"
+        permit = "yes" if row.permit else "-"
+        table.add_row(str(row.uid), hotkey, row.role, f"{row.stake:.2f}", *shares, *amounts, permit, age)
+    console.print(table)
+
+
+def main(argv: list[str]) -> int:
+    """Run `sn38 emissions`; returns the exit status. Raises UserError."""
+    parser = argparse.ArgumentParser(prog="sn38 emissions", description="What every hotkey of a subnet earned.")
+    add_chain_flags(parser)
+    parser.add_argument("--epochs", type=int, default=1, metavar="N", help="sum over the last N epochs (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    args = parser.parse_args(argv)
+    flags = ChainFlags.of(args)
+    earnings = asyncio.run(_fetch(flags, max(1, args.epochs)))
+    if args.json:
+        print(json.dumps(asdict(earnings), indent=2))
+    else:
+        render(earnings, Console())
+    return 0
+
+
+async def _fetch(flags: ChainFlags, epochs: int) -> Earnings:
+    chain = await Chain.connect(flags.network)
+    try:
+        return await emissions(chain, flags.netuid, epochs)
+    finally:
+        await chain.close()
+
+
+def _role(row: Row, owner_hotkey: str) -> str:
+    validates, mines = row.permit or row.dividends > 0, row.incentive > 0
+    role = "both" if validates and mines else "validator" if validates else "miner" if mines else "-"
+    if row.hotkey != owner_hotkey:
+        return role
+    return "owner" if role == "-" else f"owner, {role}"
