@@ -32,7 +32,7 @@ def llama_config(cfg: ModelConfig, **extra: Any) -> LlamaConfig:
     """The `transformers` configuration of `cfg`; `extra` goes to LlamaConfig as it is."""
     from transformers import LlamaConfig
 
-    fields = {
+    fields: dict[str, Any] = {
         "vocab_size": cfg.vocab_size,
         "hidden_size": cfg.hidden_size,
         "intermediate_size": cfg.intermediate_size,
