@@ -1,0 +1,91 @@
+"""The loss score of one contribution: what a small step along it does to the loss.
+
+Not the model's evaluation itself (the validator holds the model) and not a verdict over time (see `table`).
+From Gauntlet (arXiv:2505.21684, section 3): compare the drop on assigned data with the drop on unseen data.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class _Tensor(Protocol):
+    @property
+    def shape(self) -> Any: ...
+    def __sub__(self, other: Any, /) -> Any: ...
+    def __rmul__(self, other: Any, /) -> Any: ...
+
+
+Vector = TypeVar("Vector", bound=_Tensor)
+
+
+@dataclass(frozen=True)
+class LossScore:
+    """Loss drops of one contribution in nats per token, positive when the contribution helps.
+
+    `own`: mean drop on a sample of the peer's assigned data; `held_out`: mean drop on data no peer was assigned.
+    `own_se`, `held_out_se`: their standard errors. -inf is a drop that could not be measured because the loss
+    afterwards was not finite; an infinite standard error belongs to a single sample.
+    """
+
+    own: float
+    own_se: float
+    held_out: float
+    held_out_se: float
+
+    def __post_init__(self) -> None:
+        for name in ("own", "held_out"):
+            value, error = getattr(self, name), getattr(self, f"{name}_se")
+            if math.isnan(value) or value == math.inf:
+                raise ValueError(f"{name} must be a finite loss drop or -inf, got {value}")
+            if math.isnan(error) or error < 0:
+                raise ValueError(f"{name}_se must be a standard error of at least 0, got {error}")
+
+    def evident(self, z: float) -> bool:
+        """Whether this round shows work, at `z` standard errors:
+
+        held_out > z * held_out_se                                 it helped on data nobody was given, and
+        own >= held_out - z * sqrt(own_se^2 + held_out_se^2)       its own data does not stand out as untrained.
+
+        Zeros (a drop of exactly 0) never pass; pure noise passes with the one-sided tail of `z` (2.3 % at z = 2).
+        """
+        if not self.held_out > z * self.held_out_se:
+            return False
+        return self.own >= self.held_out - z * math.hypot(self.own_se, self.held_out_se)
+
+
+def paired(before: NDArray[np.float64], after: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard error of the per-sample loss drops `before - after`.
+
+    `before`, `after`: float64[samples], nats per token, the same samples in the same order. Pairing removes the
+    spread between easy and hard samples, which is far larger than any drop. A non-finite loss afterwards gives
+    (-inf, 0): it ranks last. One sample gives an infinite standard error: it proves nothing.
+    Raises ValueError on unequal or empty shapes and on a non-finite baseline, which no contribution can cause.
+    """
+    before, after = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    if before.ndim != 1 or before.shape != after.shape or not before.size:
+        raise ValueError(f"need two equal, non-empty rows of losses, got shapes {before.shape} and {after.shape}")
+    if not np.isfinite(before).all():
+        raise ValueError("the baseline loss is not finite: the state itself is broken, not a contribution")
+    if not np.isfinite(after).all():
+        return -math.inf, 0.0
+    drops = before - after
+    if drops.size == 1:
+        return float(drops[0]), math.inf
+    return float(drops.mean()), float(drops.std(ddof=1) / math.sqrt(drops.size))
+
+
+def apply_fraction(theta: Vector, delta: Vector, factor: float) -> Vector:
+    """theta - factor * delta: a small step along one pseudo-gradient (start minus end of the inner loop).
+
+    `theta`, `delta`: flat fp32 vectors of equal shape, numpy or torch; neither is changed. Gauntlet steps by a
+    fraction of the outer learning rate, so that a contribution is judged where the loss is still near linear.
+    Pass `eval_lr` times the norm clip that the mean applies, or a peer gains by scaling its contribution up.
+    Raises ValueError when the shapes differ (broadcasting would hide it).
+    """
+    if theta.shape != delta.shape:
+        raise ValueError(f"theta {tuple(theta.shape)} and delta {tuple(delta.shape)} differ in shape")
+    return theta - factor * delta
