@@ -1,7 +1,7 @@
 """The SubtensorModule pallet: subnets, neurons, stake, weights and the epochs that pay them.
 
-Declares the types its storage and calls use and joins the tables of subtensor_storage, subtensor_calls and subtensor_events.
-Not behaviour. Field names and order are the Subtensor's.
+Declares the types its storage and calls use and joins the tables of subtensor_storage, subtensor_calls and
+subtensor_events. Not behaviour. Field names and order are the Subtensor's.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ SUBTENSOR_TYPES = {
     "pallet_subtensor::pallet::AxonInfo":
         "struct {block: u64, version: u32, ip: u128, port: u16, ip_type: u8, protocol: u8, placeholder1: u8,"
         " placeholder2: u8}",
+    "share_pool::SafeFloat": "struct {mantissa: u128, exponent: i64}",
     "pallet_subtensor::pallet::PrometheusInfo": "struct {block: u64, version: u32, ip: u128, port: u16, ip_type: u8}",
     "pallet_subtensor::pallet::ChainIdentityV2":
         "struct {name: Vec<u8>, url: Vec<u8>, github_repo: Vec<u8>, image: Vec<u8>, discord: Vec<u8>,"

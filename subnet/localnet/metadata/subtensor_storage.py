@@ -1,7 +1,7 @@
 """Storage of the SubtensorModule pallet: one line per item, with the default a reader of an absent key gets.
 
-Names, keys, hashers, types and defaults are the Subtensor's (its production values, not its fast-runtime ones). Not the whole
-pallet: what the SDK reads and what the ledger keeps. Items of migrations, EVM keys, flows and baskets are left out.
+Names, keys, hashers, types and defaults are the Subtensor's: its production values, not its fast-runtime ones. Not
+the whole pallet: what the SDK reads and what the ledger keeps. Items of migrations, flows and baskets are left out.
 """
 
 CHAIN = """
@@ -191,6 +191,7 @@ KEYS = """
 """
 
 STAKE = """
+    AlphaV2: AccountId32 blake2, AccountId32 blake2, NetUid identity -> SafeFloat
     TotalHotkeyAlpha: AccountId32 blake2, NetUid identity -> AlphaBalance
     TotalAlphaStaked: NetUid identity -> AlphaBalance
     AlphaDividendsPerSubnet: NetUid identity, AccountId32 blake2 -> AlphaBalance
