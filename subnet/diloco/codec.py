@@ -97,8 +97,8 @@ class Int8(Codec):
         for window in self._windows(bounds):
             values = x[window[0] - bounds[0] : window[-1] - bounds[0]]
             runs = [self._padded(values[a:b], size) for a, b, size in self._runs(window)]
-            scales, codes = _quantise(runs[0] if len(runs) == 1 else torch.cat(runs))
-            scale_bytes, code_bytes = memoryview(scales.numpy()).cast("B"), memoryview(codes.view(-1).numpy())
+            scales_B, codes_BK = _quantise(runs[0] if len(runs) == 1 else torch.cat(runs))
+            scale_bytes, code_bytes = byte_view(scales_B), byte_view(codes_BK.view(-1))
             block = 0
             for start, stop in pairwise(window):
                 after, first = block + self._blocks(stop - start), block * self.block
@@ -112,7 +112,8 @@ class Int8(Codec):
         x = torch.empty(bounds[-1] - bounds[0], dtype=torch.float32)
         remaining = iter(leaves)
         for window in self._windows(bounds):
-            scales, codes = [], []
+            scales: list[memoryview] = []
+            codes: list[memoryview | bytes] = []
             for (start, stop), leaf in zip(pairwise(window), remaining, strict=False):
                 edge = self._blocks(stop - start) * _FP32
                 scales.append(memoryview(leaf)[:edge])
@@ -176,15 +177,15 @@ class Fp32(Codec):
 
     def encode_leaves(self, x: Tensor, bounds: Sequence[int]) -> list[bytes]:
         self._check_values(x, bounds)
-        _check_finite(x)
-        data = memoryview(x.contiguous().numpy()).cast("B")
+        check_finite(x)
+        data = byte_view(x.contiguous())
         first = bounds[0]
         return [data[(a - first) * _FP32 : (b - first) * _FP32].tobytes() for a, b in pairwise(bounds)]
 
     def decode_leaves(self, leaves: Sequence[bytes], bounds: Sequence[int]) -> Tensor:
         self._check_sizes(leaves, bounds)
         x = torch.frombuffer(bytearray().join(leaves), dtype=torch.float32)
-        _check_finite(x)
+        check_finite(x)
         return x
 
 
@@ -233,7 +234,13 @@ def _checked_codes(data: bytearray) -> Tensor:
     return codes
 
 
-def _check_finite(x: Tensor) -> None:
+def byte_view(x: Tensor) -> memoryview:
+    """The memory of a contiguous CPU vector as bytes, without a copy."""
+    return x.numpy().data.cast("B")
+
+
+def check_finite(x: Tensor) -> None:
+    """Raises CodecError if a value of the fp32 vector `x` is NaN or infinite."""
     # Two reductions that hand NaN on are an order faster than isfinite, which makes a mask.
     if x.numel() and not bool(torch.isfinite(torch.stack((x.amin(), x.amax()))).all()):
         raise CodecError("a value is not finite")

@@ -11,56 +11,62 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from subnet.diloco.codec import check_finite
+
 
 class ErrorFeedback:
     """`residual`, fp32 CPU `[numel]`: what is still owed to the average.
 
-    A round is `x = add(delta)`, encode x, exchange, `settle(x, sent, carried)`, then perhaps `add_range`. Between `add`
-    and `settle` the residual is the old one: a crash there costs this round's delta and nothing else.
+    A round is `x = add(delta)`, encode x, exchange, `settle(sent, carried)`. From `add` on all of x is owed, so a
+    round that breaks off, or is never settled, costs nothing.
     """
 
     def __init__(self, numel: int, decay: float = 1.0) -> None:
-        """`decay` in 0..1 multiplies the residual when it is added; below 1 old errors fade on purpose."""
+        """`decay` in 0..1 multiplies the residual when a delta is added; below 1 old errors fade on purpose."""
         if not 0.0 <= decay <= 1.0:
             raise ValueError(f"decay must be within 0..1, got {decay}")
         self.decay = decay
         self.residual = torch.zeros(numel, dtype=torch.float32)
 
     def add(self, delta: Tensor) -> Tensor:
-        """What to send: `delta + decay * residual`, a new fp32 `[numel]`."""
-        self._check(delta)
-        return torch.mul(self.residual, self.decay).add_(delta)
+        """What to send, fp32 `[numel]`: `delta + decay * residual`. It is the new residual: encode it before `settle`.
 
-    def settle(self, x: Tensor, sent: Tensor, carried: Iterable[tuple[int, int]]) -> None:
-        """Close the round: owe all of `x` (taken over, not copied) but what `sent` carried.
-
-        `sent`: fp32 `[numel]`, the decoded form of what was encoded from x. `carried`: disjoint element ranges
-        `(start, stop)` that entered the average; none when the commitment was dropped. Raises ValueError, with the
-        residual unchanged, for ranges that overlap or lie outside.
+        Raises CodecError, with the residual unchanged, if a value is not finite.
         """
-        self._check(x)
+        self._check(delta)
+        x = torch.mul(self.residual, self.decay).add_(delta)
+        check_finite(x)
+        self.residual = x
+        return x
+
+    def settle(self, sent: Tensor, carried: Iterable[tuple[int, int]]) -> None:
+        """Owe no longer what `sent`, fp32 `[numel]`, the decoded form of what was encoded, brought into the average.
+
+        `carried`: disjoint element ranges `(start, stop)` that entered it; none when the commitment was dropped.
+        Raises ValueError, with the residual unchanged, for ranges that overlap or lie outside.
+        """
         self._check(sent)
         ranges, end = sorted(carried), 0
         for start, stop in ranges:
-            if not end <= start <= stop <= x.numel():
-                raise ValueError(f"carried ranges overlap or lie outside of {x.numel()} elements: ({start}, {stop})")
+            if not end <= start <= stop <= sent.numel():
+                raise ValueError(f"carried ranges overlap or lie outside of {sent.numel()} elements: ({start}, {stop})")
             end = stop
         for start, stop in ranges:
-            x[start:stop].sub_(sent[start:stop])
-        self.residual = x
+            self.residual[start:stop].sub_(sent[start:stop])
 
     def add_range(self, start: int, stop: int, values: Tensor) -> None:
-        """Owe `values` more, fp32 `[stop - start]`, on those elements; after `settle`, which replaces the residual.
+        """Owe `values`, fp32 `[stop - start]`, on those elements as well.
 
         A reducer adds its output codec's error this way, times total weight / own weight: its own share of the next
         mean then restores it for everybody.
         """
         if not 0 <= start <= stop <= self.residual.numel() or values.shape != (stop - start,):
             raise ValueError(f"values {list(values.shape)} do not fit the elements ({start}, {stop})")
+        check_finite(values)
         self.residual[start:stop].add_(values)
 
-    def restore(self, residual: Tensor) -> None:
-        """Take over a residual from a checkpoint, fp32 `[numel]`."""
+    def load(self, residual: Tensor) -> None:
+        """Take over the residual of a checkpoint, fp32 `[numel]`. Raises ValueError if it is another model's."""
         self._check(residual)
         self.residual = residual
 

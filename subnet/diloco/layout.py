@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 import torch
@@ -32,7 +33,7 @@ class Layout:
             raise ValueError("a layout needs at least one tensor")
         for name, shape in shapes.items():
             if not shape or shape[0] % SLICES or min(shape) < 1:
-                raise ValueError(f"{name}: the first dimension must be a multiple of {SLICES}, got shape {tuple(shape)}")
+                raise ValueError(f"{name}: the first dimension must be a multiple of {SLICES}, got {tuple(shape)}")
         self.shapes = {name: tuple(shapes[name]) for name in sorted(shapes)}
         self.leaf_size = leaf_size
         self.bounds: list[int] = [0]
@@ -58,7 +59,7 @@ class Layout:
     @cached_property
     def leaves(self) -> list[tuple[int, int]]:
         """`(start, stop)` in flat elements of every leaf."""
-        return list(zip(self.bounds, self.bounds[1:], strict=False))
+        return list(pairwise(self.bounds))
 
     def span(self, leaf_start: int, leaf_stop: int) -> tuple[int, int]:
         """Flat elements `(start, stop)` covered by the leaves `[leaf_start, leaf_stop)`."""
@@ -80,7 +81,7 @@ class Layout:
             cut = bisect_left(self.bounds, -(-k * self.numel // n))
             cuts.append(min(max(cut, cuts[-1] + 1), self.num_leaves - (n - k)))
         cuts.append(self.num_leaves)
-        return list(zip(cuts, cuts[1:], strict=False))
+        return list(pairwise(cuts))
 
     def flatten(self, named: Mapping[str, Tensor]) -> Tensor:
         """One flat fp32 CPU vector `[numel]` from tensors of any device and float type, one copy each.

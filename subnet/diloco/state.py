@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import overload
 
 import torch
 from torch import Tensor
 
 from subnet.diloco import merkle
-from subnet.diloco.codec import Fp32
+from subnet.diloco.codec import Fp32, byte_view
 from subnet.diloco.layout import Layout
 
 _DOMAIN = b"sn38/state/1\0"
@@ -26,11 +25,11 @@ def state_digest(step: int, root: bytes) -> bytes:
     return blake2b(_DOMAIN + step.to_bytes(8, "little") + root, digest_size=32).digest()
 
 
-class OuterState(Sequence[bytes]):
-    """`theta` and `momentum`, fp32 CPU `[numel]`, after `step` outer steps; as a sequence, the leaves of its tree.
+class OuterState:
+    """`theta` and `momentum`, fp32 CPU `[numel]`, after `step` outer steps.
 
-    Leaves are made when asked for. The hashes are computed once, in one pass over the tensors without a copy, and
-    again only when the tensors have changed since.
+    Leaf bytes are made when asked for. The hashes are computed once, in one pass over the tensors without a copy, and
+    again only when torch has changed the tensors since.
     """
 
     def __init__(self, theta: Tensor, momentum: Tensor, step: int, layout: Layout) -> None:
@@ -43,19 +42,8 @@ class OuterState(Sequence[bytes]):
         self.momentum = momentum
         self.step = step
         self.layout = layout
+        self.num_leaves = 2 * layout.num_leaves
         self._hashed: tuple[tuple[int, int], merkle.Tree] | None = None
-
-    def __len__(self) -> int:
-        return 2 * self.layout.num_leaves
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        if isinstance(index, slice):
-            return [self.leaf(i) for i in range(*index.indices(len(self)))]
-        return self.leaf(range(len(self))[index])
 
     def leaf(self, index: int) -> bytes:
         """Bytes of leaf `index` of the tree. Raises CodecError if a value is not finite."""
@@ -72,18 +60,11 @@ class OuterState(Sequence[bytes]):
 
     def leaf_hashes(self) -> Sequence[bytes]:
         """Hash of every leaf, parameters then momentum."""
-        return self.hash_tree().levels[0]
-
-    def hash_tree(self) -> merkle.Tree:
-        """The Merkle tree over the leaves, for roots and range proofs."""
-        stamp = (self.theta._version, self.momentum._version)  # torch's count of in-place changes
-        if self._hashed is None or self._hashed[0] != stamp:
-            self._hashed = stamp, merkle.Tree(merkle.hash_leaves([*self._views(self.theta), *self._views(self.momentum)]))
-        return self._hashed[1]
+        return self._tree().levels[0]
 
     def root(self) -> bytes:
         """Merkle root of the leaves, 32 bytes; says nothing of the step (`digest` does)."""
-        return self.hash_tree().root
+        return self._tree().root
 
     def digest(self) -> bytes:
         """32 bytes equal on two peers exactly when step, parameters and momentum are."""
@@ -93,14 +74,21 @@ class OuterState(Sequence[bytes]):
         """A copy that shares no memory."""
         return OuterState(self.theta.clone(), self.momentum.clone(), self.step, self.layout)
 
+    def _tree(self) -> merkle.Tree:
+        stamp = (self.theta._version, self.momentum._version)  # torch's count of in-place changes
+        if self._hashed is None or self._hashed[0] != stamp:
+            hashes = merkle.hash_leaves([*self._views(self.theta), *self._views(self.momentum)])
+            self._hashed = stamp, merkle.Tree(hashes)
+        return self._hashed[1]
+
     def _values(self, index: int) -> Tensor:
         """View of the elements of leaf `index`."""
-        if not 0 <= index < len(self):
-            raise IndexError(f"no leaf {index} in a state of {len(self)}")
+        if not 0 <= index < self.num_leaves:
+            raise IndexError(f"no leaf {index} in a state of {self.num_leaves}")
         tensor = self.theta if index < self.layout.num_leaves else self.momentum
         start, stop = self.layout.leaves[index % self.layout.num_leaves]
         return tensor[start:stop]
 
     def _views(self, tensor: Tensor) -> list[memoryview]:
-        data = memoryview(tensor.numpy()).cast("B")
+        data = byte_view(tensor)
         return [data[_FP32.encoded_size(a) : _FP32.encoded_size(b)] for a, b in self.layout.leaves]
