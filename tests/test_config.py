@@ -219,7 +219,7 @@ def test_a_preset_fills_and_explicit_fields_win(tmp_path: Path) -> None:
 
 
 def test_unreadable_files(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no run named 'demos'; known: .*demo"):
+    with pytest.raises(ConfigError, match=r"no run named 'demos'; known: .*demo"):
         load_run("demos")
     for path in (tmp_path, tmp_path / "none.toml", Path("a\0b.toml")):
         with pytest.raises(ConfigError, match="cannot be read"):
