@@ -1,10 +1,12 @@
-"""SCALE metadata of the embedded chain, so that the unmodified bittensor SDK composes calls and decodes answers with it.
+"""SCALE metadata of the embedded chain: by it the unmodified bittensor SDK composes calls and decodes answers.
 
-Declarative tables in, metadata bytes out; no network, no state, no behaviour. Names, indices and types follow the Subtensor
-runtime. To add a pallet: declare its types in a ``TYPES.declare`` table, write its ``build(...)`` tables in a module here and
-add it to ``_STATIC``; its calls, events and errors join RuntimeCall, RuntimeEvent and RuntimeError by themselves. To add an
-item to a pallet, add its line. Raise ``SPEC_VERSION`` when bytes change: the SDK caches metadata on disk by (genesis hash,
-spec version), for which reason chains with different block times must also differ in genesis hash.
+Declarative tables in, metadata bytes out; no network, no state, no behaviour. Names, indices and types follow the
+Subtensor runtime, as SDK 11.3 knows it.
+
+To add a pallet: declare its types in a ``TYPES.declare`` table, write its ``build(...)`` tables in a module here and
+add it to ``_STATIC``; its calls, events and errors join RuntimeCall, RuntimeEvent and RuntimeError by themselves. To
+add an item to a pallet, add its line. The SDK caches metadata on disk by (genesis hash, spec version), so whatever
+changes the bytes, the block time included, must change the genesis hash or ``SPEC_VERSION``.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ __all__ = [
     "SPEC_VERSION",
     "SS58_PREFIX",
     "TX_VERSION",
+    "TYPES",
     "Call",
     "Constant",
     "Event",

@@ -1,15 +1,13 @@
 """The AdminUtils pallet: the calls by which root and subnet owners set hyperparameters.
 
-Names and types are the Subtensor's. Not here: knobs of what this chain has not (EVM, GRANDPA, baskets, flow emission).
+Names and types are the Subtensor's. Not here: knobs of what this chain has not (EVM, GRANDPA, baskets, flow
+emission).
 """
 
 from __future__ import annotations
 
 from subnet.localnet.metadata.pallet import build
 from subnet.localnet.metadata.substrate_types import TYPES
-from subnet.localnet.metadata.subtensor import SUBTENSOR
-
-assert SUBTENSOR.index == 7  # its types must be declared before the calls below use them
 
 ADMIN_UTILS = build(
     TYPES, "AdminUtils", 19, "pallet_admin_utils",

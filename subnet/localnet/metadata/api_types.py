@@ -1,12 +1,12 @@
 """Types that runtime APIs return: metagraphs, neurons, subnets, stake and prices.
 
-Field names and order are those the SDK 11.3 decodes. Not stored anywhere: the node fills them from the ledger on request.
-SelectiveMetagraph is Metagraph with every field but the netuid optional, so it is derived from it.
+Field names and order are those the SDK 11.3 decodes. Not stored anywhere: the node fills them from the ledger on
+request. SelectiveMetagraph is Metagraph with every field but the netuid optional, so it is derived from it.
 """
 
 from __future__ import annotations
 
-from subnet.localnet.metadata.pallet import split_commas
+from subnet.localnet.metadata.pallet import named_types, split_commas
 
 METAGRAPH_FIELDS = """
     netuid: Compact<NetUid>, name: Vec<Compact<u8>>, symbol: Vec<Compact<u8>>, identity: Option<SubnetIdentityV3>,
@@ -68,8 +68,7 @@ HYPERPARAMETER_FIELDS = """
 def _selective(fields: str) -> str:
     """The fields with all but the first wrapped in Option."""
     first, *rest = split_commas(fields)
-    wrapped = (f"{name.strip()}: Option<{kind.strip()}>" for name, _, kind in (field.partition(":") for field in rest))
-    return ", ".join([first, *wrapped])
+    return ", ".join([first, *(f"{name}: Option<{kind}>" for name, kind in named_types(", ".join(rest)))])
 
 
 RPC = "pallet_subtensor::rpc_info"

@@ -1,7 +1,7 @@
 """Runtime APIs: the methods ``state_call`` answers, with their arguments and results.
 
-What SDK 11.3 and btcli call, plus what an older SDK of the same shape calls. Not the answers: the node computes them. Root
-baskets are listed because btcli asks for a wallet's claims on them; on this chain the answer is always "none".
+What SDK 11.3 and btcli call, plus what an older SDK of the same shape calls. Not the answers: the node computes them.
+Root baskets are listed because btcli asks for a wallet's claims on them; on this chain the answer is always "none".
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from subnet.localnet.metadata.encode import EXTRINSIC_TYPE, Apis, Method
-from subnet.localnet.metadata.pallet import split_commas
+from subnet.localnet.metadata.pallet import named_types
 
 TABLE = f"""
 Core
@@ -20,7 +20,8 @@ Metadata
     metadata_at_version(version: u32) -> Option<OpaqueMetadata>
     metadata_versions() -> Vec<u32>
 TaggedTransactionQueue
-    validate_transaction(source: TransactionSource, tx: {EXTRINSIC_TYPE}, block_hash: H256) -> Result<ValidTransaction, TransactionValidityError>
+    validate_transaction(source: TransactionSource, tx: {EXTRINSIC_TYPE}, block_hash: H256)
+        -> Result<ValidTransaction, TransactionValidityError>
 AccountNonceApi
     account_nonce(account: AccountId32) -> u32
 TransactionPaymentApi
@@ -66,9 +67,12 @@ SubnetInfoRuntimeApi
 StakeInfoRuntimeApi
     get_stake_info_for_coldkey(coldkey_account: AccountId32) -> Vec<StakeInfo>
     get_stake_info_for_coldkeys(coldkey_accounts: Vec<AccountId32>) -> Vec<(AccountId32, Vec<StakeInfo>)>
-    get_stake_info_for_hotkey_coldkey_netuid(hotkey_account: AccountId32, coldkey_account: AccountId32, netuid: NetUid) -> Option<StakeInfo>
-    get_stake_availability_for_coldkeys(coldkey_accounts: Vec<AccountId32>, netuids: Option<Vec<NetUid>>) -> BTreeMap<AccountId32, BTreeMap<NetUid, StakeAvailability>>
-    get_stake_fee(origin: Option<(AccountId32, NetUid)>, origin_coldkey_account: AccountId32, destination: Option<(AccountId32, NetUid)>, destination_coldkey_account: AccountId32, amount: u64) -> u64
+    get_stake_info_for_hotkey_coldkey_netuid(hotkey_account: AccountId32, coldkey_account: AccountId32, netuid: NetUid)
+        -> Option<StakeInfo>
+    get_stake_availability_for_coldkeys(coldkey_accounts: Vec<AccountId32>, netuids: Option<Vec<NetUid>>)
+        -> BTreeMap<AccountId32, BTreeMap<NetUid, StakeAvailability>>
+    get_stake_fee(origin: Option<(AccountId32, NetUid)>, origin_coldkey_account: AccountId32,
+        destination: Option<(AccountId32, NetUid)>, destination_coldkey_account: AccountId32, amount: u64) -> u64
     get_coldkey_lock(coldkey: AccountId32, netuid: NetUid) -> Option<LockState>
     get_hotkey_conviction(hotkey: AccountId32, netuid: NetUid) -> FixedU128
     get_most_convicted_hotkey_on_subnet(netuid: NetUid) -> Option<AccountId32>
@@ -86,21 +90,23 @@ BetaBasketRuntimeApi
     get_validator_basket(hotkey: AccountId32) -> Vec<(NetUid, AlphaBalance, TaoBalance)>
     get_root_basket_total_nav() -> TaoBalance
     get_root_basket_positions(coldkey: AccountId32) -> Vec<(AccountId32, u64, TaoBalance)>
-"""  # noqa: E501
+"""
 
 
 def parse_apis(table: str) -> Apis:
-    """APIs from a table: a name flush left, its methods below it; ValueError names a line that cannot be read."""
+    """APIs from a table: a name flush left, its methods indented below, their continuations indented twice.
+
+    Raises ValueError naming a method that cannot be read.
+    """
     apis: dict[str, list[Method]] = {}
-    for line in filter(str.strip, table.splitlines()):
-        if not line.startswith(" "):
-            methods = apis.setdefault(line.strip(), [])
-            continue
-        match = re.fullmatch(r"\s+(\w+)\((.*)\) -> (.+)", line)
-        if match is None:
-            raise ValueError(f"a method is 'name(arg: Type, ...) -> Type', not {line.strip()!r}")
-        inputs = tuple((arg.partition(":")[0].strip(), arg.partition(":")[2].strip()) for arg in split_commas(match[2]))
-        methods.append(Method(match[1], inputs, match[3].strip()))
+    for block in re.split(r"\n(?=\S)", table.strip()):
+        name, *lines = re.sub(r"\n {8}\s*", " ", block).splitlines()
+        methods = apis.setdefault(name.strip(), [])
+        for line in map(str.strip, lines):
+            match = re.fullmatch(r"(\w+)\((.*)\) -> (.+)", line)
+            if match is None:
+                raise ValueError(f"a method is 'name(arg: Type, ...) -> Type', not {line!r}")
+            methods.append(Method(match[1], named_types(match[2]), match[3].strip()))
     return {name: tuple(listed) for name, listed in apis.items()}
 
 

@@ -1,6 +1,7 @@
 """The Commitments pallet: a few bytes that a hotkey publishes under its name on a subnet.
 
-Not a data layer: the space is bounded per account. Types are the Subtensor's: Raw0..Raw128 carry plain bytes, BigRaw more.
+Not a data layer: the space is bounded per account. Types are the Subtensor's: Raw0..Raw128 carry plain bytes, BigRaw
+more.
 """
 
 from __future__ import annotations

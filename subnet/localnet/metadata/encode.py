@@ -1,7 +1,7 @@
 """Metadata bytes (V14 and V15) from pallet declarations.
 
-Also makes the types that follow from the set of pallets: RuntimeCall, RuntimeEvent, RuntimeError and each pallet's own enums.
-Not a decoder. Layout: frame-metadata's RuntimeMetadataV14 and RuntimeMetadataV15.
+Also makes the types that follow from the set of pallets: RuntimeCall, RuntimeEvent, RuntimeError and each pallet's
+enums. Not a decoder. Layout: frame-metadata's RuntimeMetadataV14 and RuntimeMetadataV15.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """The small language in which the metadata's types are declared, and its parser.
 
-A type expression is written as in Rust: ``u64``, ``Vec<(NetUid, AccountId32)>``, ``[u8; 32]``, ``Option<T>``, ``Compact<u64>``.
-A definition is ``struct {name: T}``, ``struct (T)``, ``enum A | B(T) | C {x: T} = 7``, or a plain expression, which is an alias.
-Not Rust: no lifetimes, bounds or paths inside expressions. Modelled on scale-info's type definitions.
+An expression is written as in Rust: ``u64``, ``Vec<(NetUid, AccountId32)>``, ``[u8; 32]``, ``Option<T>``,
+``Compact<u64>``. A definition is ``struct {name: T}``, ``struct (T)``, ``enum A | B(T) | C {x: T} = 7``, or an
+expression, which is an alias. Not Rust: no lifetimes, bounds or paths inside expressions. Modelled on scale-info's
+type definitions.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Union
+from typing import TypeAlias
 
 PRIMITIVES = (
     "bool", "char", "str", "u8", "u16", "u32", "u64", "u128", "u256", "i8", "i16", "i32", "i64", "i128", "i256",
@@ -47,7 +48,7 @@ class Array:
         return f"[{self.item}; {self.length}]"
 
 
-Expr = Union[Named, Tuple, Array]
+Expr: TypeAlias = "Named | Tuple | Array"
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Enum:
     variants: tuple[Variant, ...]
 
 
-Definition = Union[Struct, Enum, Named, Tuple, Array]
+Definition: TypeAlias = "Struct | Enum | Named | Tuple | Array"
 
 
 class Parser:
@@ -97,7 +98,8 @@ class Parser:
     def take(self, expected: str = "") -> str:
         token = self.peek()
         if not token or (expected and token != expected):
-            raise ValueError(f"expected {expected or 'more'!r} but found {token or 'the end'!r} in type {self.source!r}")
+            found = token or "the end"
+            raise ValueError(f"expected {expected or 'more'!r} but found {found!r} in type {self.source!r}")
         self.at += 1
         return token
 

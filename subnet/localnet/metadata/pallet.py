@@ -1,7 +1,7 @@
 """One pallet's declaration: storage, calls, events, errors and constants, read from text tables.
 
-A table has one line per item, as in a pallet's Rust source but without the noise. Not behaviour: the ledger gives the calls
-their meaning. Storage lines: ``Name: Key hasher, Key hasher -> Value = default`` (``?`` after the value: absent means None).
+A table has one line per item, as in a pallet's Rust source but without the noise. Not behaviour: what a call does and
+when an event is emitted is the ledger's. The syntax is that of :func:`build`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HASHERS = {"blake2": 2, "twox": 5, "identity": 6}
 
 @dataclass(frozen=True)
 class Storage:
-    """``keys`` are (type, hasher); ``default`` is the decoded form of ``default_bytes`` (None and ``00`` when optional)."""
+    """``keys`` are (type, hasher); ``default`` is what ``default_bytes`` decodes to (None and ``00`` when optional)."""
 
     name: str
     keys: tuple[tuple[str, str], ...]
@@ -77,12 +77,13 @@ def build(
 ) -> Pallet:  # fmt: skip
     """A pallet from its tables.
 
-    storage:   ``Name: Key hasher, ... -> Value = literal`` per line (no ``->`` part for a plain value)
-    calls:     ``index name(arg: Type, ...)`` per line
-    events:    ``Name(Type, ...)`` or ``Name {field: Type, ...}`` per line, indices in order unless ``= n`` follows
+    storage:   ``Name: Key hasher, ... -> Value = literal``; a plain value has no keys; ``Value?`` may be absent
+    calls:     ``index name(arg: Type, ...)``
+    events:    ``Name(Type, ...)`` or ``Name {field: Type, ...}``, indices in order unless ``= n`` follows
     errors:    names separated by white space, indices in order
-    constants: ``Name: Type = literal`` per line
+    constants: ``Name: Type = literal``
 
+    One item per line; a line with an open bracket goes on in the next. A value without a literal is the type's zero.
     Raises ValueError naming the line that cannot be read.
     """
     return Pallet(
@@ -96,7 +97,6 @@ def build(
 
 
 def _lines(table: str) -> list[str]:
-    """The table's items: a line with an open bracket goes on in the next."""
     lines: list[str] = []
     depth = 0
     for line in filter(None, map(str.strip, table.splitlines())):
@@ -117,6 +117,14 @@ def split_commas(source: str) -> list[str]:
             parts.append(source[start:position])
             start = position + 1
     return [part.strip() for part in [*parts, source[start:]] if part.strip()]
+
+
+def named_types(source: str) -> tuple[tuple[str, str], ...]:
+    """(name, type) pairs of ``name: Type, ...``; ValueError names a part without a type."""
+    pairs = [part.partition(":") for part in split_commas(source)]
+    if any(not name.strip() or not kind.strip() for name, _, kind in pairs):
+        raise ValueError(f"expected 'name: Type, ...', not {source!r}")
+    return tuple((name.strip(), kind.strip()) for name, _, kind in pairs)
 
 
 def _typed(types: TypeTable, source: str, line: str) -> tuple[str, Any]:
@@ -154,8 +162,7 @@ def _call(line: str) -> Call:
     match = re.fullmatch(r"(\d+) (\w+)\((.*)\)", line)
     if match is None:
         raise ValueError(f"a call is 'index name(arg: Type, ...)', not {line!r}")
-    args = tuple((arg.partition(":")[0].strip(), arg.partition(":")[2].strip()) for arg in split_commas(match[3]))
-    return Call(match[2], int(match[1]), args)
+    return Call(match[2], int(match[1]), named_types(match[3]))
 
 
 def _events(table: str) -> dict[str, Event]:
@@ -167,8 +174,7 @@ def _events(table: str) -> dict[str, Event]:
             raise ValueError(f"an event is 'Name(Type, ...)' or 'Name {{field: Type}}', not {line!r}")
         index = int(match[4]) if match[4] else index
         fields: list[tuple[str | None, str]] = [(None, part) for part in split_commas(match[2] or "")]
-        for part in split_commas(match[3] or ""):
-            fields.append((part.partition(":")[0].strip(), part.partition(":")[2].strip()))
+        fields.extend(named_types(match[3] or ""))
         events[match[1]] = Event(match[1], index, tuple(fields))
         index += 1
     return events

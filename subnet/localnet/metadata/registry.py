@@ -1,7 +1,8 @@
 """The portable type registry: numbers declared types as they are first used and encodes them for metadata.
 
-A type is registered once per spelling, its id fixed before its fields are visited, so recursive types (a call that holds
-calls) close. Not a resolver of paths: short names are unique. Layout: scale-info's PortableRegistry, as in metadata V14 and V15.
+A type is registered once per spelling, its id fixed before its fields are visited, so that recursive types (a call
+that holds calls) close. Not a resolver of paths: short names are unique. Layout: scale-info's PortableRegistry, as in
+V14 and V15.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ SEQUENCES = ("Vec", "VecDeque")
 class TypeTable:
     """Declared types by short name; resolves aliases and generic arguments.
 
-    ``declare`` takes ``{"crate::module::Name<T>": definition}``; the last path segment is the short name used in
-    expressions.
+    ``declare`` takes ``{"crate::module::Name<T>": definition}``; expressions use the last path segment, or the name
+    after `` as `` where two types share it.
     """
 
     def __init__(self) -> None:
@@ -41,12 +42,14 @@ class TypeTable:
     def declare(self, definitions: dict[str, str]) -> None:
         """Add definitions; ValueError for a name that is taken or a text that does not parse."""
         for head, source in definitions.items():
-            name, _, generics = head.partition("<")
+            full, _, short = head.partition(" as ")
+            name, _, generics = full.partition("<")
             path = tuple(name.split("::"))
-            if path[-1] in self._declared or path[-1] in PRIMITIVES:
-                raise ValueError(f"type {path[-1]!r} is declared twice; give one of them another last path segment")
+            short = short or path[-1]
+            if short in self._declared or short in PRIMITIVES:
+                raise ValueError(f"type {short!r} is declared twice; name one of them by 'path as Short'")
             parameters = tuple(p.strip() for p in generics.rstrip(">").split(",")) if generics else ()
-            self._declared[path[-1]] = (path, parameters, parse_definition(source))
+            self._declared[short] = (path, parameters, parse_definition(source))
 
     def path(self, name: str) -> tuple[str, ...]:
         return self._declared[name][0]

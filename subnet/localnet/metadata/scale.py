@@ -1,7 +1,7 @@
 """Writers for the SCALE building blocks that metadata is made of.
 
-Only what the metadata encoders need: compacts, integers, text, options and length-prefixed lists. Not a codec for chain
-values (see values.py) and not a reader: ``bittensor_core.Runtime`` decodes. Format: the SCALE codec of Parity Substrate.
+Only what the metadata encoders need: compacts, integers, text, options, length-prefixed lists. Not a codec for chain
+values (values.py) and not a reader: ``bittensor_core.Runtime`` decodes. Format: the SCALE codec of Parity Substrate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The named types of the chain: Substrate's own, the currency newtypes and the structs pallets store.
 
-Field names and order are the Subtensor's, since readers go by them. Runtime-API results are in api_types.py. Paths matter to
-readers only in their last segment; fixed-point numbers are the ``bits`` of substrate-fixed.
+Field names and order are the Subtensor's, since readers go by them. Results of runtime APIs are in api_types.py. Of a
+path only the last segment matters to readers; fixed-point numbers are the ``bits`` of substrate-fixed.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SUBSTRATE = {
     "sp_runtime::generic::block::Block": "struct {header: Header, extrinsics: Vec<OpaqueExtrinsic>}",
     "sp_runtime::OpaqueExtrinsic": "struct (Vec<u8>)",
     "sp_runtime::DispatchError":
-        "enum Other | CannotLookup | BadOrigin | Module(ModuleError) | ConsumerRemaining | NoProviders | TooManyConsumers"
-        " | Token(TokenError) | Arithmetic(ArithmeticError) | Transactional(TransactionalError) | Exhausted | Corruption"
-        " | Unavailable | RootNotAllowed | Trie(TrieError)",
+        "enum Other | CannotLookup | BadOrigin | Module(ModuleError) | ConsumerRemaining | NoProviders"
+        " | TooManyConsumers | Token(TokenError) | Arithmetic(ArithmeticError) | Transactional(TransactionalError)"
+        " | Exhausted | Corruption | Unavailable | RootNotAllowed | Trie(TrieError)",
     "sp_runtime::ModuleError": "struct {index: u8, error: [u8; 4]}",
     "sp_runtime::TokenError":
         "enum FundsUnavailable | OnlyProvider | BelowMinimum | CannotCreate | UnknownAsset | Frozen | Unsupported"
@@ -59,11 +59,12 @@ SUBSTRATE = {
     "sp_runtime::transaction_validity::TransactionValidityError":
         "enum Invalid(InvalidTransaction) | Unknown(UnknownTransaction)",
     "sp_runtime::transaction_validity::InvalidTransaction":
-        "enum Call | Payment | Future | Stale | BadProof | AncientBirthBlock | ExhaustsResources | Custom(u8) | BadMandatory"
-        " | MandatoryValidation | BadSigner | IndeterminateImplicit | UnknownOrigin",
+        "enum Call | Payment | Future | Stale | BadProof | AncientBirthBlock | ExhaustsResources | Custom(u8)"
+        " | BadMandatory | MandatoryValidation | BadSigner | IndeterminateImplicit | UnknownOrigin",
     "sp_runtime::transaction_validity::UnknownTransaction": "enum CannotLookup | NoUnsignedValidator | Custom(u8)",
     "sp_core::OpaqueMetadata": "struct (Vec<u8>)",
-    "sp_arithmetic::fixed_point::FixedMultiplier": "struct (u128)",
+    "sp_arithmetic::fixed_point::FixedU128 as FixedMultiplier": "struct (u128)",
+    "sp_consensus_slots::Slot": "struct (u64)",
     "frame_support::dispatch::DispatchClass": "enum Normal | Operational | Mandatory",
     "frame_support::dispatch::Pays": "enum Yes | No",
     "frame_support::dispatch::PerDispatchClass<T>": "struct {normal: T, operational: T, mandatory: T}",

@@ -1,7 +1,7 @@
 """Calls of the SubtensorModule pallet, by what they change.
 
-Names, argument names, order and types are the Subtensor's. Readers take the index from the metadata, so those of calls newer
-than the runtime consulted are simply free ones. Not here: voting power, baskets and collateral, which this chain has not.
+Names, arguments and their types are the Subtensor's. Readers take a call's index from the metadata, so those of the
+newest calls are simply free ones. Not here: voting power, baskets and collateral, which this chain does not have.
 """
 
 SUBNETS = """

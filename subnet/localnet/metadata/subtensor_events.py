@@ -1,7 +1,8 @@
 """Events, errors and constants of the SubtensorModule pallet.
 
-Errors are complete and in the order of the runtime the SDK 11.3 was generated from, so its error map gives the typed error for
-each. Events leave out what this chain cannot emit; the rest keep their index. Not here: what the errors mean (the ledger).
+Errors are complete and in the order of the runtime that SDK 11.3 was generated from, so that its error map gives the
+typed error for each. Events leave out what this chain cannot emit; the others keep their index. Not here: when each
+is raised.
 """
 
 EVENTS = """

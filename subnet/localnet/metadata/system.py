@@ -1,7 +1,7 @@
 """The pallets every Substrate chain has: System, Timestamp, Aura, Balances, TransactionPayment, Utility, Sudo.
 
-Names, indices and types are those of the Subtensor runtime. Not a whole FRAME: items that only block authors or runtime
-upgrades touch are left out.
+Names, indices and types are those of the Subtensor runtime. Not a whole FRAME: items that only block authors or
+runtime upgrades touch are left out.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _BLOCK_WEIGHTS = (
     f'"per_class": {{"normal": {_CLASS}, "operational": {_CLASS}, "mandatory": {_CLASS}}}}}'
 )
 _VERSION = (
-    f'{{"spec_name": "{SPEC_NAME}", "impl_name": "sn38-localnet", "authoring_version": 1, "spec_version": {SPEC_VERSION}, '
-    f'"impl_version": 1, "apis": [], "transaction_version": {TX_VERSION}, "system_version": 1}}'
+    f'{{"spec_name": "{SPEC_NAME}", "impl_name": "sn38-localnet", "authoring_version": 1, '
+    f'"spec_version": {SPEC_VERSION}, "impl_version": 1, "apis": [], "transaction_version": {TX_VERSION}, '
+    '"system_version": 1}'
 )
 
 SYSTEM = build(
@@ -93,7 +94,7 @@ def clock_pallets(slot_ms: int) -> tuple[Pallet, Pallet]:
         TYPES, "Aura", 3, "pallet_aura",
         storage="""
             Authorities: BoundedVec<[u8; 32]>
-            CurrentSlot: u64
+            CurrentSlot: Slot
         """,
         constants=f"SlotDuration: u64 = {slot_ms}",
     )  # fmt: skip
@@ -144,8 +145,8 @@ BALANCES = build(
         TotalIssuanceForced {old: TaoBalance, new: TaoBalance}
     """,
     errors="""
-        VestingBalance LiquidityRestrictions InsufficientBalance ExistentialDeposit Expendability ExistingVestingSchedule
-        DeadAccount TooManyReserves TooManyHolds TooManyFreezes IssuanceDeactivated DeltaZero
+        VestingBalance LiquidityRestrictions InsufficientBalance ExistentialDeposit Expendability
+        ExistingVestingSchedule DeadAccount TooManyReserves TooManyHolds TooManyFreezes IssuanceDeactivated DeltaZero
     """,
     constants="""
         ExistentialDeposit: TaoBalance = 500

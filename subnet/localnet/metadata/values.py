@@ -1,7 +1,7 @@
 """SCALE bytes of the constants and storage defaults, from plain Python values and declared types.
 
-Values have the shape ``bittensor_core.Runtime.decode`` gives, so a default equals what a reader of an absent item gets.
-Not a decoder, and not for values from strangers: the tables are ours.
+Values have the shape ``bittensor_core.Runtime.decode`` gives, so a default equals what a reader of an absent item
+gets. Not a decoder, and not for values from strangers: the tables are ours.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ def zero(types: TypeTable, expression: Expr) -> Any:
         return bittensor_core.ss58_encode(bytes(32), 42)
     if expression.name == "Option":
         return None
+    if expression.name == "BTreeMap":
+        return {}
     if expression.name in SEQUENCES:
         return "" if _is_u8(types, expression.args[0]) else []
     if expression.name == "Compact":
@@ -67,6 +69,10 @@ def encode(types: TypeTable, expression: Expr, value: Any) -> bytes:
         return scale.option(None if value is None else encode(types, expression.args[0], value))
     if expression.name == "Compact":
         return scale.compact(value)
+    if expression.name == "BTreeMap":
+        key, item = expression.args
+        pairs = sorted((encode(types, key, name), encode(types, item, held)) for name, held in value.items())
+        return scale.vec(pairs, b"".join)
     if expression.name in SEQUENCES:
         if _is_u8(types, expression.args[0]):
             return scale.blob(_raw(value))
