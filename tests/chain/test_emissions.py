@@ -1,0 +1,45 @@
+"""The earnings table: who is what, and what it makes per day."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from subnet.chain.emissions import render, summarize
+from subnet.chain.metagraph import Metagraph, Row
+
+OWNER = Row(0, "O", "C", 9.0, 0.0, 0.0, 0.0, True, 5, 5, None)
+VALIDATOR = Row(1, "V", "C", 7.0, 0.0, 1.0, 4.0, True, 90, 6, None)
+MINER = Row(2, "M", "C", 1.0, 1.0, 0.0, 5.0, False, 7, 7, None)
+GRAPH = Metagraph(2, 100, 360, 80, "O", "C", (OWNER, VALIDATOR, MINER))
+
+
+def test_roles_rates_and_order() -> None:
+    earnings = summarize([GRAPH], "local", 12.0)
+    miner, validator, owner = earnings.rows
+    assert [row.role for row in earnings.rows] == ["miner", "validator", "owner, validator"]
+    assert miner.per_day == pytest.approx(5.0 * 20) and miner.weights_set is None
+    assert validator.weights_set == 90 and owner.weights_set is None and owner.link is None
+    both = replace(GRAPH, rows=(replace(MINER, permit=True), replace(OWNER, uid=1, permit=False)))
+    assert [row.role for row in summarize([both], "local", 12.0).rows] == ["both", "owner"]
+
+
+def test_history_follows_the_hotkey() -> None:
+    before = replace(GRAPH, rows=(OWNER, replace(MINER, uid=1, emission=2.0)))
+    earned = {row.hotkey: row.earned for row in summarize([GRAPH, before], "finney", 12.0).rows}
+    assert earned == {"O": 0.0, "V": 4.0, "M": 7.0}
+
+
+def test_links_only_where_an_explorer_looks() -> None:
+    assert summarize([GRAPH], "finney", 12.0).rows[0].link == "https://taostats.io/hotkey/M"
+
+
+def test_render() -> None:
+    out = io.StringIO()
+    render(summarize([GRAPH], "local", 0.25), Console(file=out, width=160))
+    text = out.getvalue()
+    assert "Subnet 2 on local, block 100" in text and "10 blocks ago" in text and "never" in text
+    assert "4800.00" in text, "5 alpha each 90 s"
