@@ -77,6 +77,7 @@ def test_unusable_keyfiles(tmp_path: Path) -> None:
         load_hotkey("cold", "hot", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_encrypted_hotkey_takes_the_password_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
