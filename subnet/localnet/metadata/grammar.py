@@ -103,6 +103,11 @@ class Parser:
         self.at += 1
         return token
 
+    def identifier(self) -> str:
+        if not self.peek().isidentifier():
+            raise ValueError(f"expected a name but found {self.peek() or 'the end'!r} in type {self.source!r}")
+        return self.take()
+
     def accept(self, token: str) -> bool:
         if self.peek() != token:
             return False
@@ -131,7 +136,7 @@ class Parser:
             length = int(self.take())
             self.take("]")
             return Array(item, length)
-        name = self.take()
+        name = self.identifier()
         return Named(name, self.expressions(">") if self.accept("<") else ())
 
     def fields(self) -> tuple[Field, ...]:
@@ -140,7 +145,7 @@ class Parser:
         named: list[Field] = []
         if self.accept("{"):
             while not self.accept("}"):
-                name = self.take()
+                name = self.identifier()
                 self.take(":")
                 named.append(Field(name, self.expression()))
                 if not self.accept(","):
@@ -151,7 +156,7 @@ class Parser:
     def variants(self) -> tuple[Variant, ...]:
         found: list[Variant] = []
         while self.peek():
-            name, fields = self.take(), self.fields()
+            name, fields = self.identifier(), self.fields()
             index = int(self.take()) if self.accept("=") else (found[-1].index + 1 if found else 0)
             found.append(Variant(name, index, fields))
             if not self.accept("|"):

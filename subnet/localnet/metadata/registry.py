@@ -26,7 +26,8 @@ from subnet.localnet.metadata.grammar import (
     parse_expression,
 )
 
-SEQUENCES = ("Vec", "VecDeque")
+BUILT_IN = (*PRIMITIVES, "Vec", "Compact")
+"""Names that need no declaration."""
 
 
 class TypeTable:
@@ -46,7 +47,7 @@ class TypeTable:
             name, _, generics = full.partition("<")
             path = tuple(name.split("::"))
             short = short or path[-1]
-            if short in self._declared or short in PRIMITIVES:
+            if short in self._declared or short in BUILT_IN:
                 raise ValueError(f"type {short!r} is declared twice; name one of them by 'path as Short'")
             parameters = tuple(p.strip() for p in generics.rstrip(">").split(",")) if generics else ()
             self._declared[short] = (path, parameters, parse_definition(source))
@@ -106,11 +107,10 @@ class Registry:
             return Tuple(tuple(map(self._canonical, resolved.items)))
         if isinstance(resolved, Array):
             return Array(self._canonical(resolved.item), resolved.length)
-        name = "Vec" if resolved.name in SEQUENCES else resolved.name
-        return Named(name, tuple(map(self._canonical, resolved.args)))
+        return Named(resolved.name, tuple(map(self._canonical, resolved.args)))
 
     def _type(self, expression: Expr) -> bytes:
-        if isinstance(expression, Named) and expression.name not in PRIMITIVES + SEQUENCES + ("Compact",):
+        if isinstance(expression, Named) and expression.name not in BUILT_IN:
             definition = self.types.lookup(expression)
             path = self.types.path(expression.name)
             parameters = zip(self.types.parameters(expression.name), expression.args, strict=True)

@@ -12,7 +12,7 @@ import bittensor_core
 
 from subnet.localnet.metadata import scale
 from subnet.localnet.metadata.grammar import PRIMITIVES, Array, Enum, Expr, Field, Named, Struct, Tuple
-from subnet.localnet.metadata.registry import SEQUENCES, TypeTable
+from subnet.localnet.metadata.registry import TypeTable
 
 
 def zero(types: TypeTable, expression: Expr) -> Any:
@@ -36,7 +36,7 @@ def zero(types: TypeTable, expression: Expr) -> Any:
         return None
     if expression.name == "BTreeMap":
         return {}
-    if expression.name in SEQUENCES:
+    if expression.name == "Vec":
         return "" if _is_u8(types, expression.args[0]) else []
     if expression.name == "Compact":
         return zero(types, expression.args[0])
@@ -73,7 +73,7 @@ def encode(types: TypeTable, expression: Expr, value: Any) -> bytes:
         key, item = expression.args
         pairs = sorted((encode(types, key, name), encode(types, item, held)) for name, held in value.items())
         return scale.vec(pairs, b"".join)
-    if expression.name in SEQUENCES:
+    if expression.name == "Vec":
         if _is_u8(types, expression.args[0]):
             return scale.blob(_raw(value))
         return scale.vec(value, lambda part: encode(types, expression.args[0], part))
