@@ -377,7 +377,9 @@ def test_expression_text_parses_to_itself(expression: Expr) -> None:
     assert parse_expression(str(expression)) == expression
 
 
-@pytest.mark.parametrize("source", ["", "Vec<u8", "[u8; x]", "struct {a u8}", "u8 u8", "enum A | = 3", "Vec<u8>>", "a-b"])
+@pytest.mark.parametrize(
+    "source", ["", "Vec<u8", "[u8; x]", "struct {a u8}", "u8 u8", "enum A | = 3", "Vec<u8>>", "a-b"]
+)
 def test_a_type_that_does_not_parse_is_named(source: str) -> None:
     with pytest.raises(ValueError):
         parse_definition(source)
