@@ -1,0 +1,1 @@
+"""The `sn38` command: each subcommand is one module with `main(argv) -> exit code`."""

@@ -1,0 +1,120 @@
+"""One part of the butterfly all-reduce: gather it from its contributors, average it, hand it on.
+
+The reducer of a part pulls that part of every averaged contribution and checks it against the committed Merkle root;
+what fails or is late is left out and named in the signed result. Pure but for the injected `pull`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from subnet.diloco.aggregate import mean_weights, norm, reduce_part
+from subnet.diloco.codec import Codec, decode_part, encode_part
+from subnet.diloco.layout import Layout
+from subnet.diloco.merkle import hash_leaves
+from subnet.diloco.merkle import root as merkle_root
+from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
+from subnet.exchange.roster import Roster
+from subnet.swarm.records import BadRecord, Record
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """A reducer's signed word on one part: the root of its encoded mean and whose contribution is in it."""
+
+    part: int
+    reducer: str
+    root: bytes
+    roster: bytes
+    included: frozenset[str]
+
+
+@dataclass(frozen=True)
+class ReducedPart:
+    """A part as its reducer made it: encoded leaves, who is in it, and the output codec's error to carry over.
+
+    `residual` is fp32 of the part's size: exact mean minus what the encoded leaves decode to.
+    """
+
+    leaves: list[bytes]
+    root: bytes
+    included: list[bool]
+    residual: torch.Tensor
+
+
+def part_body(part: int, root: bytes, roster: Roster, included: Sequence[bool]) -> dict[str, Any]:
+    """The record body published under kind ``part``; `included` is a bitmap over the averaged commitments."""
+    bits = bytearray((len(included) + 7) // 8)
+    for index, present in enumerate(included):
+        bits[index // 8] |= present << (index % 8)
+    return {"part": part, "root": root, "roster": roster.root, "included": bytes(bits)}
+
+
+def open_part(record: Record, roster: Roster) -> PartResult:
+    """Check a verified ``part`` record against the roster this peer accepted.
+
+    Raises:
+        BadRecord: wrong fields, another roster, or not signed by the reducer the roster names for that part.
+    """
+    body = record.body
+    part, root, bits = body.get("part"), body.get("root"), body.get("included")
+    if record.kind != "part" or set(body) != {"part", "root", "roster", "included"}:
+        raise BadRecord("part fields")
+    if type(part) is not int or not 0 <= part < roster.averaged:
+        raise BadRecord("part index")
+    if body["roster"] != roster.root:
+        raise BadRecord("part of another roster")
+    if record.hotkey != roster.commitments[part].hotkey:
+        raise BadRecord("part by another hotkey than its reducer")
+    if not (isinstance(root, bytes) and len(root) == 32 and isinstance(bits, bytes)):
+        raise BadRecord("part types")
+    if len(bits) != (roster.averaged + 7) // 8:
+        raise BadRecord("part bitmap length")
+    included = frozenset(c.hotkey for i, c in enumerate(roster.mean) if bits[i // 8] >> (i % 8) & 1)
+    return PartResult(part, record.hotkey, root, roster.root, included)
+
+
+def open_contribution_part(
+    codec: Codec, layout: Layout, commitment: Commitment, leaves: Sequence[bytes], start: int, stop: int
+) -> torch.Tensor:
+    """Decode leaves `[start, stop)` of a contribution to fp32 and check them against its declared norm.
+
+    Raises:
+        CodecError: malformed bytes.
+        BadRecord: the part alone has a larger norm than the whole was declared to have.
+    """
+    values = decode_part(codec, layout, leaves, start, stop)
+    if norm(values) > commitment.norm * (1.0 + NORM_TOLERANCE):
+        raise BadRecord("part norm above the declared norm")
+    return values
+
+
+def reduce(
+    codec: Codec, layout: Layout, roster: Roster, start: int, stop: int, parts: Sequence[torch.Tensor | None]
+) -> ReducedPart:
+    """Average the decoded `parts` (roster order, None where missing) of leaves `[start, stop)` and encode the mean."""
+    tokens = [c.tokens for c in roster.mean]
+    norms = [c.norm for c in roster.mean]
+    mean = reduce_part(list(parts), tokens, norms)
+    leaves = encode_part(codec, layout, mean, start, stop)
+    residual = mean - decode_part(codec, layout, leaves, start, stop)
+    root = merkle_root(hash_leaves(leaves))
+    return ReducedPart(leaves, root, [part is not None for part in parts], residual)
+
+
+def carry_factor(roster: Roster, included: Sequence[bool], own: str) -> float:
+    """By how much the reducer must scale a residual so that its own share of a later mean restores it (0 if absent).
+
+    It is the inverse of its weight in this part's mean; the next round's weight may differ, so the correction is
+    exact only while tokens and membership stay the same.
+    """
+    present = [c for c, there in zip(roster.mean, included, strict=True) if there]
+    weights = mean_weights([c.tokens for c in present], [c.norm for c in present])
+    for commitment, weight in zip(present, weights, strict=True):
+        if commitment.hotkey == own and weight > 0.0:
+            return 1.0 / weight
+    return 0.0

@@ -1,0 +1,131 @@
+"""Who is averaged this round, in which order, and who says so.
+
+A rotating leader publishes the list of signed commitments it verified. It can leave one out for a round; it can
+neither forge nor alter one, because the list carries the signed records themselves. Order, leaders and the averaging
+rule are pure functions of the round's beacon and of the metagraph at the round's first block.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgpack
+
+from subnet.config import RoundConfig, RunConfig
+from subnet.diloco.merkle import leaf_hash
+from subnet.diloco.merkle import root as merkle_root
+from subnet.exchange.commitment import Commitment, open_commitment
+from subnet.swarm.records import MAX_RECORD_BYTES, BadRecord, open_record
+
+_ROSTER_OVERHEAD = 256
+
+
+@dataclass(frozen=True)
+class Member:
+    """What the averaging and leader rules read of a registered hotkey (a metagraph row)."""
+
+    hotkey: str
+    incentive: float
+    permit: bool
+
+
+@dataclass(frozen=True)
+class Roster:
+    """A verified roster: commitments in averaging order; the first `averaged` of them enter the mean and reduce."""
+
+    round: int
+    leader: str
+    root: bytes
+    state: bytes
+    commitments: tuple[Commitment, ...]
+    averaged: int
+
+    @property
+    def mean(self) -> tuple[Commitment, ...]:
+        """The averaged commitments; the i-th also reduces part i."""
+        return self.commitments[: self.averaged]
+
+
+def draw(beacon: bytes, hotkey: str) -> bytes:
+    """The hotkey's place in this round's order: blake2b-256 of beacon and hotkey, compared as bytes."""
+    return hashlib.blake2b(beacon + hotkey.encode(), digest_size=32, person=b"sn38/order").digest()
+
+
+def leader_order(beacon: bytes, members: Iterable[Member]) -> list[str]:
+    """Hotkeys in the order they may lead: validators with a permit first, then the others, each by `draw`."""
+    return [m.hotkey for m in sorted(members, key=lambda m: (not m.permit, draw(beacon, m.hotkey)))]
+
+
+def averaging_order(
+    beacon: bytes, hotkeys: Sequence[str], members: dict[str, Member], rounds: RoundConfig
+) -> tuple[list[str], int]:
+    """Order `hotkeys` for a roster and say how many of them are averaged.
+
+    Until `rounds.min_incentive_earners` registered hotkeys earn incentive, everybody is averaged. From then on the
+    earners among `hotkeys` are, plus `rounds.newcomers` of the others by draw; the rest is listed and only scored.
+    """
+    order = sorted(hotkeys, key=lambda h: draw(beacon, h))
+    earners = sum(m.incentive > 0 for m in members.values())
+    if earners < rounds.min_incentive_earners:
+        return order, len(order)
+    earning = [h for h in order if h in members and members[h].incentive > 0]
+    others = [h for h in order if h not in set(earning)]
+    return earning + others, len(earning) + min(rounds.newcomers, len(others))
+
+
+def max_roster_bytes(rounds: RoundConfig) -> int:
+    """Largest roster blob a peer accepts."""
+    return _ROSTER_OVERHEAD + rounds.max_members * (MAX_RECORD_BYTES + 8)
+
+
+def pack_roster(state: bytes, averaged: int, records: Sequence[bytes]) -> bytes:
+    """The roster blob: the state digest it stands on, how many are averaged, the signed ``commit`` records in order."""
+    return bytes(msgpack.packb({"state": state, "averaged": averaged, "commits": list(records)}, use_bin_type=True))
+
+
+def open_roster(
+    data: bytes,
+    *,
+    round_index: int,
+    leader: str,
+    run: RunConfig,
+    run_id: bytes,
+    beacon: bytes,
+    members: dict[str, Member],
+    verify: Callable[[str, bytes, bytes], bool],
+) -> Roster:
+    """Check a roster blob: every commitment's signature and fields, the order, and the averaging rule.
+
+    Raises:
+        BadRecord: the roster breaks any rule; the caller turns to the next leader's.
+    """
+    if len(data) > max_roster_bytes(run.rounds):
+        raise BadRecord("roster size")
+    try:
+        body = msgpack.unpackb(data, raw=False, strict_map_key=True, max_array_len=run.rounds.max_members)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise BadRecord("roster encoding") from error
+    if not isinstance(body, dict) or set(body) != {"state", "averaged", "commits"}:
+        raise BadRecord("roster fields")
+    state, averaged, commits = body["state"], body["averaged"], body["commits"]
+    if not (isinstance(state, bytes) and len(state) == 32 and type(averaged) is int and isinstance(commits, list)):
+        raise BadRecord("roster types")
+    commitments: list[Commitment] = []
+    for item in commits:
+        if not isinstance(item, bytes):
+            raise BadRecord("roster entry type")
+        record = open_record(item, run_id=run_id, verify=verify)
+        if record.round != round_index or record.hotkey not in members:
+            raise BadRecord("roster entry of another round or an unregistered hotkey")
+        commitment = open_commitment(record, run.train, run.model.seq_len)
+        if commitment.state != state:
+            raise BadRecord("roster entry from another state")
+        commitments.append(commitment)
+    hotkeys = [c.hotkey for c in commitments]
+    if len(set(hotkeys)) != len(hotkeys):
+        raise BadRecord("roster lists a hotkey twice")
+    if (hotkeys, averaged) != averaging_order(beacon, hotkeys, members, run.rounds):
+        raise BadRecord("roster order or averaging rule")
+    return Roster(round_index, leader, merkle_root([leaf_hash(data)]), state, tuple(commitments), averaged)

@@ -1,0 +1,324 @@
+"""The network phases of one round for one peer: commit, roster, scatter, reduce, gather.
+
+Every wait ends at a block deadline; a peer that vanished costs the others its contribution or its part, never the
+round. Nothing of a contribution enters the blob store before a roster that lists commitments has been accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from subnet.chain.clock import BlockClock
+from subnet.chain.keys import Signer, verify
+from subnet.config import RunConfig
+from subnet.diloco.codec import Codec, CodecError, decode_part
+from subnet.diloco.layout import Layout
+from subnet.exchange.butterfly import (
+    PartResult,
+    ReducedPart,
+    open_contribution_part,
+    open_part,
+    part_body,
+    reduce,
+)
+from subnet.exchange.commitment import Commitment, Contribution, open_commitment
+from subnet.exchange.roster import (
+    Member,
+    Roster,
+    averaging_order,
+    leader_order,
+    max_roster_bytes,
+    open_roster,
+    pack_roster,
+)
+from subnet.exchange.window import Window
+from subnet.swarm.blobs import FetchError
+from subnet.swarm.network import Swarm
+from subnet.swarm.records import BadRecord, Record
+
+log = logging.getLogger(__name__)
+
+# A DHT look-up takes some tens of milliseconds; polling faster than this only burns the CPU that training wants.
+POLL_SECONDS = 0.15
+
+
+@dataclass
+class Round:
+    """What the chain says of a round at its first block: the window, its beacon and the registered members."""
+
+    window: Window
+    beacon: bytes
+    members: dict[str, Member]
+
+
+@dataclass
+class Update:
+    """What this peer gathered: the averaged pseudo-gradient and whose contribution is in which part.
+
+    `delta` is fp32 of the layout's size, zero in the parts that are `missing`; `results` holds the signed word on
+    each part that was published, gathered or not.
+    """
+
+    roster: Roster
+    delta: torch.Tensor
+    results: dict[int, PartResult] = field(default_factory=dict)
+    missing: list[int] = field(default_factory=list)
+    reduced: ReducedPart | None = None
+
+
+class Exchange:
+    """Runs the phases; `dropped` counts what peers sent that was refused, by (hotkey, reason)."""
+
+    def __init__(
+        self, run: RunConfig, run_id: bytes, layout: Layout, codec: Codec, swarm: Swarm, clock: BlockClock, signer: Signer
+    ) -> None:
+        self.run = run
+        self.run_id = run_id
+        self.layout = layout
+        self.codec = codec
+        self.swarm = swarm
+        self.clock = clock
+        self.signer = signer
+        self.dropped: Counter[tuple[str, str]] = Counter()
+        self._told: set[tuple[int, str, str]] = set()
+
+    async def commit(self, round_: Round, contribution: Contribution, state: bytes) -> bool:
+        """Publish the commitment to `contribution`, trained from the state with digest `state`; False when too late."""
+        if self.clock.block() >= round_.window.commit_end:
+            return False
+        commitment = Commitment(
+            self.signer.ss58,
+            contribution.root,
+            contribution.norm,
+            contribution.tokens,
+            contribution.steps,
+            state,
+        )
+        return await self._publish("commit", round_.window, commitment.body())
+
+    async def agree_on_roster(self, round_: Round, contribution: Contribution | None, state: bytes) -> Roster | None:
+        """Lead when it is this peer's turn, and accept the roster of the first leader in line that published a good one.
+
+        The roster of the very first live leader is taken at once; any other only at the roster deadline, when it is
+        certain that everybody had the time to see a better one. Returns None when there is none by then.
+        """
+        window = round_.window
+        await self.clock.wait_until(window.commit_end)
+        live = {self.signer.ss58, *self.swarm.peers}
+        order = leader_order(round_.beacon, round_.members.values())
+        in_line = [hotkey for hotkey in order if hotkey in live]
+        turn = in_line.index(self.signer.ss58) if self.signer.ss58 in in_line else len(in_line)
+        my_turn = window.commit_end + turn * self.run.rounds.leader_blocks
+        good: dict[str, Roster] = {}
+        judged: set[str] = set()
+        while True:
+            for record in await self.swarm.records("roster", window.round):
+                if record.hotkey in judged or record.hotkey not in round_.members:
+                    continue
+                judged.add(record.hotkey)
+                roster = await self._open_roster(round_, record, state)
+                if roster is not None:
+                    good[record.hotkey] = roster
+            if in_line and in_line[0] in good:
+                break
+            block = self.clock.block()
+            if block >= window.roster_end:
+                break
+            if block >= my_turn and self.signer.ss58 not in judged and not good:
+                judged.add(self.signer.ss58)
+                roster = await self._lead(round_, state)
+                if roster is not None:
+                    good[self.signer.ss58] = roster
+                continue
+            await asyncio.sleep(POLL_SECONDS)
+        chosen = next((good[hotkey] for hotkey in order if hotkey in good), None)
+        if chosen is not None and contribution is not None:
+            self.swarm.store.add(
+                contribution.root, contribution.leaves, not_before_block=window.commit_end, keep_until_round=window.round + 1
+            )
+        return chosen
+
+    async def reduce_part(self, round_: Round, roster: Roster, contribution: Contribution) -> ReducedPart | None:
+        """Pull, check, average and offer the part this peer reduces; None when the roster gives it none."""
+        window = round_.window
+        runs = self.layout.parts(roster.averaged)
+        index = next((i for i, c in enumerate(roster.mean[: len(runs)]) if c.hotkey == self.signer.ss58), None)
+        if index is None:
+            return None
+        start, stop = runs[index]
+        pulls = [self._pull_part(window, c, contribution, start, stop) for c in roster.mean]
+        parts = await asyncio.gather(*pulls)
+        reduced = await asyncio.to_thread(reduce, self.codec, self.layout, roster, start, stop, parts)
+        self.swarm.store.add(reduced.root, reduced.leaves, keep_until_round=window.round + 1)
+        await self._publish("part", window, part_body(index, reduced.root, roster, reduced.included), str(index))
+        return reduced
+
+    async def gather(self, round_: Round, roster: Roster, reduced: ReducedPart | None) -> Update:
+        """Pull every reduced part from its reducer or from whoever has it already, until the gather deadline."""
+        runs = self.layout.parts(roster.averaged)
+        update = Update(roster, torch.zeros(self.layout.numel), reduced=reduced)
+        watch = asyncio.create_task(self._watch_results(round_.window, roster, update.results))
+        try:
+            parts = await asyncio.gather(
+                *(self._gather_part(round_.window, update.results, part, *run) for part, run in enumerate(runs))
+            )
+        finally:
+            watch.cancel()
+        for part, values in enumerate(parts):
+            if values is None:
+                update.missing.append(part)
+            else:
+                first, last = self.layout.span(*runs[part])
+                update.delta[first:last] = values
+        return update
+
+    async def pull_contribution(self, window: Window, commitment: Commitment, deadline_block: float) -> list[bytes]:
+        """Every leaf of a contribution, verified against its root. Raises FetchError when it cannot be had in time."""
+        return await self.swarm.fetch_leaves(
+            [commitment.hotkey],
+            commitment.root,
+            self.layout.num_leaves,
+            0,
+            self.layout.num_leaves,
+            self._leaf_limit,
+            timeout=self.clock.seconds_until(deadline_block),
+        )
+
+    def drop(self, window: Window, hotkey: str, reason: str) -> None:
+        """Count a refused message; say so once per sender, reason and round."""
+        self.dropped[hotkey, reason] += 1
+        if (window.round, hotkey, reason) not in self._told:
+            self._told = {t for t in self._told if t[0] >= window.round - 1} | {(window.round, hotkey, reason)}
+            log.warning("round %d: dropped a message of %s: %s", window.round, hotkey, reason)
+
+    async def _publish(self, kind: str, window: Window, body: dict, subkey: str = "") -> bool:
+        return await self.swarm.publish(kind, window.round, body, subkey=subkey)
+
+    async def _lead(self, round_: Round, state: bytes) -> Roster | None:
+        """Collect and verify this round's commitments and publish the list; None when there is nothing to list."""
+        window = round_.window
+        commitments: dict[str, Record] = {}
+        for record in await self.swarm.records("commit", window.round):
+            if record.hotkey not in round_.members:
+                continue
+            try:
+                if open_commitment(record, self.run.train, self.run.model.seq_len).state == state:
+                    commitments[record.hotkey] = record
+                else:
+                    self.drop(window, record.hotkey, "commitment from another state")
+            except BadRecord as error:
+                self.drop(window, record.hotkey, str(error))
+        hotkeys = sorted(commitments)[: self.run.rounds.max_members]
+        order, averaged = averaging_order(round_.beacon, hotkeys, round_.members, self.run.rounds)
+        if not averaged:
+            return None
+        blob = pack_roster(state, averaged, [commitments[hotkey].pack() for hotkey in order])
+        roster = self._parse_roster(round_, self.signer.ss58, blob)
+        self.swarm.store.add(roster.root, [blob], keep_until_round=window.round + 1)
+        await self._publish("roster", window, {"root": roster.root, "size": len(blob)})
+        return roster
+
+    def _parse_roster(self, round_: Round, leader: str, blob: bytes) -> Roster:
+        return open_roster(
+            blob,
+            round_index=round_.window.round,
+            leader=leader,
+            run=self.run,
+            run_id=self.run_id,
+            beacon=round_.beacon,
+            members=round_.members,
+            verify=verify,
+        )
+
+    async def _open_roster(self, round_: Round, record: Record, state: bytes) -> Roster | None:
+        window = round_.window
+        root, size = record.body.get("root"), record.body.get("size")
+        try:
+            if not (isinstance(root, bytes) and type(size) is int and 0 < size <= max_roster_bytes(self.run.rounds)):
+                raise BadRecord("roster record")
+            timeout = self.clock.seconds_until(window.roster_end)
+            sources = [record.hotkey, *self.swarm.peers]
+            (blob,) = await self.swarm.fetch_leaves(sources, root, 1, 0, 1, lambda _: size, timeout=timeout)
+            roster = self._parse_roster(round_, record.hotkey, blob)
+            if roster.state != state:
+                raise BadRecord("roster of another state")
+        except (BadRecord, FetchError) as error:
+            self.drop(window, record.hotkey, str(error))
+            return None
+        self.swarm.store.add(root, [blob], keep_until_round=window.round + 1)
+        return roster
+
+    async def _pull_part(
+        self, window: Window, commitment: Commitment, own: Contribution, start: int, stop: int
+    ) -> torch.Tensor | None:
+        """One contributor's leaves of my part as fp32, or None when late or refused."""
+        try:
+            leaves: Sequence[bytes]
+            if commitment.root == own.root:
+                leaves = own.leaves[start:stop]
+            else:
+                leaves = await self.swarm.fetch_leaves(
+                    [commitment.hotkey],
+                    commitment.root,
+                    self.layout.num_leaves,
+                    start,
+                    stop,
+                    self._leaf_limit,
+                    timeout=self.clock.seconds_until(window.scatter_end),
+                )
+            return open_contribution_part(self.codec, self.layout, commitment, leaves, start, stop)
+        except (BadRecord, FetchError, CodecError) as error:
+            self.drop(window, commitment.hotkey, str(error))
+            return None
+
+    async def _watch_results(self, window: Window, roster: Roster, results: dict[int, PartResult]) -> None:
+        """Fill `results` with the signed word on each part as it appears."""
+        while len(results) < len(self.layout.parts(roster.averaged)):
+            for record in await self.swarm.records("part", window.round):
+                try:
+                    result = open_part(record, roster)
+                except BadRecord as error:
+                    self.drop(window, record.hotkey, str(error))
+                    continue
+                results.setdefault(result.part, result)
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _gather_part(
+        self, window: Window, results: dict[int, PartResult], part: int, start: int, stop: int
+    ) -> torch.Tensor | None:
+        """The averaged part `[start, stop)` as fp32, tried again until the gather deadline; None when it never came."""
+        while self.clock.block() < window.gather_end:
+            if part in results:
+                result = results[part]
+                try:
+                    leaves = self.swarm.store.get(result.root) or await self._pull_reduced(window, result, start, stop)
+                    values = decode_part(self.codec, self.layout, leaves, start, stop)
+                except (FetchError, CodecError) as error:
+                    self.drop(window, result.reducer, str(error))
+                else:
+                    self.swarm.store.add(result.root, leaves, keep_until_round=window.round + 1)
+                    return values
+            await asyncio.sleep(POLL_SECONDS)
+        return None
+
+    async def _pull_reduced(self, window: Window, result: PartResult, start: int, stop: int) -> list[bytes]:
+        others = [hotkey for hotkey in self.swarm.peers if hotkey != result.reducer]
+        return await self.swarm.fetch_leaves(
+            [result.reducer, *others],
+            result.root,
+            stop - start,
+            0,
+            stop - start,
+            lambda leaf: self._leaf_limit(start + leaf),
+            timeout=self.clock.seconds_until(window.gather_end),
+        )
+
+    def _leaf_limit(self, leaf: int) -> int:
+        first, last = self.layout.leaves[leaf]
+        return self.codec.encoded_size(last - first)

@@ -1,0 +1,158 @@
+"""A miner's round loop, in the order of the protocol on paper.
+
+    train -> commit -> roster -> scatter and reduce -> gather -> outer step and agreement -> settle, checkpoint
+
+Outer parameters and momentum are the swarm's; the inner optimizer's moments and the error feedback are this miner's
+own. DiLoCo: arXiv 2311.08105.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+
+import torch
+
+from subnet.data.assignment import sample_ids
+from subnet.diloco import checkpoint
+from subnet.diloco.aggregate import norm
+from subnet.diloco.codec import decode_part, encode_tree
+from subnet.diloco.feedback import ErrorFeedback
+from subnet.diloco.inner import InnerResult, InnerTrainer
+from subnet.diloco.merkle import hash_leaves
+from subnet.diloco.merkle import root as merkle_root
+from subnet.errors import UserError
+from subnet.exchange.butterfly import carry_factor
+from subnet.exchange.commitment import Contribution
+from subnet.exchange.repair import Agreement
+from subnet.exchange.session import Round, Update
+from subnet.model.build import build_model
+from subnet.neuron import MAX_UIDS, Neuron
+
+log = logging.getLogger(__name__)
+
+
+class Miner:
+    """Trains and averages until the neuron is told to stop; a crash at any point costs it the current round."""
+
+    def __init__(self, neuron: Neuron) -> None:
+        self.neuron = neuron
+        run = neuron.run
+        self.trainer = InnerTrainer(build_model(run.model, neuron.node.device), run.train, neuron.layout)
+        self.feedback = ErrorFeedback(neuron.layout.numel, run.codec.error_feedback_decay)
+        self._sent: torch.Tensor | None = None
+        self._restore()
+
+    async def run(self) -> None:
+        """The loop; returns when the neuron is stopping, after the exchange it has committed to."""
+        neuron, exchange = self.neuron, self.neuron.exchange
+        async for round_ in neuron.rounds():
+            neuron.enter("train", round_)
+            started = time.monotonic()
+            result = await self.train(round_)
+            seconds = time.monotonic() - started
+            if neuron.stopping.is_set():
+                return
+            contribution = await asyncio.to_thread(self.contribute, result)
+            neuron.enter("commit", round_)
+            state = neuron.state.digest()
+            if contribution is not None and not await exchange.commit(round_, contribution, state):
+                log.warning("round %d: too late to commit; the work is kept for the next", round_.window.round)
+            neuron.enter("roster", round_)
+            roster = await exchange.agree_on_roster(round_, contribution, state)
+            update: Update | None = None
+            if roster is not None:
+                neuron.enter("scatter", round_)
+                reduced = await exchange.reduce_part(round_, roster, contribution) if contribution else None
+                neuron.enter("gather", round_)
+                update = await exchange.gather(round_, roster, reduced)
+            neuron.enter("apply", round_)
+            agreement = await neuron.finish(round_, update)
+            self.settle(update, agreement)
+            await asyncio.to_thread(self._save, round_)
+            neuron.report(round_, update, agreement, **_training(result, seconds, contribution))
+
+    async def train(self, round_: Round) -> InnerResult:
+        """Inner steps from the state's parameters on this miner's assigned samples, until H or the phase's end."""
+        neuron, run = self.neuron, self.neuron.run
+        if neuron.uid is None:
+            raise UserError(f"hotkey {neuron.signer.ss58} is no longer registered on subnet {neuron.flags.netuid}")
+        count = run.train.inner_steps * run.train.batch_size
+        ids = sample_ids(run.seed, neuron.shards.num_train, round_.window.round, neuron.uid, MAX_UIDS, count)
+
+        def batches() -> Iterator[torch.Tensor]:
+            for start in range(0, count, run.train.batch_size):
+                yield neuron.shards.train(ids[start : start + run.train.batch_size])
+
+        def should_stop() -> bool:
+            return neuron.stopping.is_set() or neuron.clock.block() >= round_.window.train_end
+
+        self.trainer.load(neuron.state.theta)
+        first = neuron.state.step * run.train.inner_steps
+        return await asyncio.to_thread(self.trainer.train, batches(), run.train.inner_steps, first, should_stop)
+
+    def contribute(self, result: InnerResult) -> Contribution | None:
+        """Pseudo-gradient plus error feedback through the codec; None when not a single step was done."""
+        if result.steps == 0:
+            self._sent = None
+            return None
+        neuron = self.neuron
+        codec, layout = neuron.exchange.codec, neuron.layout
+        total = self.feedback.add(neuron.state.theta - self.trainer.theta())
+        leaves = encode_tree(codec, layout, total)
+        self._sent = decode_part(codec, layout, leaves, 0, layout.num_leaves)
+        root = merkle_root(hash_leaves(leaves))
+        return Contribution(leaves, root, norm(self._sent), result.tokens, result.steps)
+
+    def settle(self, update: Update | None, agreement: Agreement) -> None:
+        """Keep in the error feedback whatever the agreed state does not hold of this miner's contribution.
+
+        After a repair this peer's own view of the round was the wrong one, and the reducers' signed words decide.
+        """
+        if self._sent is None:
+            return
+        own, layout = self.neuron.signer.ss58, self.neuron.layout
+        carried: list[tuple[int, int]] = []
+        if update is not None:
+            for part, (start, stop) in enumerate(layout.parts(update.roster.averaged)):
+                result = update.results.get(part)
+                there = not agreement.agreed or part not in update.missing
+                if result is not None and own in result.included and there:
+                    carried.append(layout.span(start, stop))
+        self.feedback.settle(self._sent, carried)
+        self._sent = None
+        if update is not None and update.reduced is not None and agreement.agreed:
+            self._keep_residual(update)
+
+    def _keep_residual(self, update: Update) -> None:
+        reduced, own = update.reduced, self.neuron.signer.ss58
+        assert reduced is not None
+        index = next(i for i, c in enumerate(update.roster.mean) if c.hotkey == own)
+        start, stop = self.neuron.layout.span(*self.neuron.layout.parts(update.roster.averaged)[index])
+        factor = carry_factor(update.roster, reduced.included, own)
+        self.feedback.add_range(start, stop, reduced.residual * factor)
+
+    def _restore(self) -> None:
+        saved = checkpoint.load(self.neuron.checkpoints, self.neuron.layout)
+        if saved is None:
+            return
+        self.feedback.load(saved.feedback)
+        self.trainer.load_state_dict(saved.inner)
+
+    def _save(self, round_: Round) -> None:
+        meta = {"run_id": self.neuron.run_id.hex(), "round": round_.window.round}
+        inner = self.trainer.state_dict()
+        checkpoint.save(self.neuron.checkpoints, self.neuron.state, self.feedback.residual, inner, meta)
+
+
+def _training(result: InnerResult, seconds: float, contribution: Contribution | None) -> dict[str, float | int | None]:
+    """What a miner's ``round`` event says of its training; losses are nats a token."""
+    return {
+        "loss": result.losses[-1] if result.losses else None,
+        "steps": result.steps,
+        "tokens": result.tokens,
+        "seconds": round(seconds, 3),
+        "norm": contribution.norm if contribution else None,
+    }

@@ -1,0 +1,303 @@
+"""What a miner and a validator have in common: identity, chain, swarm, the consensus state and its rounds.
+
+A neuron starts with every check that can fail (`start`), then yields rounds by the block clock (`rounds`), and ends
+each with the outer step and the agreement on one state (`finish`). Training and scoring are the roles' own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from subnet.chain.client import Chain, Hyperparameters, WeightsOutcome
+from subnet.chain.clock import BlockClock
+from subnet.chain.errors import ChainRefused, ChainUnreachable
+from subnet.chain.flags import ChainFlags
+from subnet.chain.keys import Hotkey, load_hotkey
+from subnet.chain.metagraph import Metagraph
+from subnet.chain.preflight import preflight
+from subnet.config import NodeConfig, RunConfig, run_id, with_manifest
+from subnet.data.prepare import prepare
+from subnet.data.shards import Shards
+from subnet.diloco import checkpoint
+from subnet.diloco.codec import codec_of
+from subnet.diloco.layout import Layout
+from subnet.diloco.outer import outer_step
+from subnet.diloco.state import OuterState
+from subnet.exchange.majority import Majority, majority
+from subnet.exchange.repair import Agreement, await_majority, claims_of, fetch_state, publish_claim
+from subnet.exchange.roster import Member
+from subnet.exchange.session import Exchange, Round, Update
+from subnet.exchange.window import Window
+from subnet.model.build import init_theta
+from subnet.model.presets import parameter_shapes
+from subnet.swarm.blobs import FetchError
+from subnet.swarm.network import Swarm
+from subnet.telemetry import Telemetry
+
+log = logging.getLogger(__name__)
+
+KEPT_ROUNDS = 2
+"""Rounds whose blobs are served: this one and the last, which validators still score."""
+MAX_UIDS = 256
+"""Uids a subnet holds; the data is shared among so many, registered or not, so that a newcomer moves nobody's share."""
+
+
+def layout_of(run: RunConfig) -> Layout:
+    """The canonical layout of a run's parameters."""
+    return Layout.of(parameter_shapes(run.model).items(), run.codec.leaf_size)
+
+
+def genesis(run: RunConfig, layout: Layout) -> OuterState:
+    """The state every run starts from: initial parameters from the run's seed, no momentum, outer step 0."""
+    theta = layout.flatten(init_theta(run.model, run.seed))
+    return OuterState(theta, torch.zeros_like(theta), 0, layout)
+
+
+@dataclass
+class Neuron:
+    """A running peer. `state` is the consensus state; it is replaced whole, never changed in place, after each round."""
+
+    role: str
+    flags: ChainFlags
+    node: NodeConfig
+    run: RunConfig
+    run_id: bytes
+    signer: Hotkey
+    chain: Chain
+    clock: BlockClock
+    swarm: Swarm
+    exchange: Exchange
+    shards: Shards
+    layout: Layout
+    state: OuterState
+    telemetry: Telemetry
+    metagraph: Metagraph
+    hyperparameters: Hyperparameters
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _reported: tuple[int, int] = (0, 0)
+
+    @classmethod
+    async def start(cls, role: str, flags: ChainFlags, node: NodeConfig, run: RunConfig) -> Neuron:
+        """Check everything a user can get wrong, then join the swarm. The state is the local checkpoint's or genesis.
+
+        Raises:
+            UserError: one line with the remedy; nothing is left running and nothing was written but caches.
+        """
+        signer = load_hotkey(flags.wallet_name, flags.wallet_hotkey, flags.wallet_path)
+        chain = await Chain.connect(flags.network)
+        try:
+            await preflight(chain, flags.netuid, signer.ss58, role, flags.btcli_wallet)
+            shards = await asyncio.to_thread(_prepare, run, node)
+            run = with_manifest(run, shards.manifest_hash)
+            clock = await chain.clock()
+            metagraph = await chain.metagraph(flags.netuid)
+            hyperparameters = await chain.hyperparameters(flags.netuid)
+            swarm = await Swarm.start(node, signer, run, metagraph, clock.block)
+        except BaseException:
+            await chain.close()
+            raise
+        layout = layout_of(run)
+        saved = await asyncio.to_thread(checkpoint.load, node.home / "checkpoints", layout)
+        state = saved.state if saved and saved.meta["run_id"] == run_id(run).hex() else genesis(run, layout)
+        exchange = Exchange(run, run_id(run), layout, codec_of(run.codec), swarm, clock, signer)
+        telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
+        neuron = cls(
+            role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, state, telemetry,
+            metagraph, hyperparameters,
+        )  # fmt: skip
+        swarm.store.add(state.root(), state)
+        await neuron._publish_address()
+        log.info(
+            "%s %s, uid %s of subnet %d, run %s (%s), %d parameters, state at outer step %d",
+            role, signer.ss58, metagraph.uid_of(signer.ss58), flags.netuid, run.name, neuron.run_id.hex()[:16],
+            layout.numel, state.step,
+        )  # fmt: skip
+        return neuron
+
+    @property
+    def uid(self) -> int | None:
+        """This hotkey's uid at the last metagraph read."""
+        return self.metagraph.uid_of(self.signer.ss58)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the local checkpoints."""
+        return self.node.home / "checkpoints"
+
+    async def rounds(self) -> AsyncIterator[Round]:
+        """Rounds from the next one that can still be trained in, until `stopping` is set.
+
+        Before each is yielded the metagraph is read at its first block, and a state behind the majority's is repaired.
+        """
+        last = -1
+        while not self.stopping.is_set():
+            window = Window.at(self.run.rounds, self.clock.block())
+            if window.round <= last or self.clock.block() >= window.train_end:
+                window = Window.of_round(self.run.rounds, window.round + 1)
+            if not await self._wait_for(window.start):
+                return
+            last = window.round
+            round_ = await self._open_round(window)
+            await self._catch_up(window)
+            yield round_
+
+    async def finish(self, round_: Round, update: Update | None) -> Agreement:
+        """Take the outer step with what was gathered, publish the digest, and repair if the majority holds another.
+
+        Without a roster the state stays as it was: a round in which nobody was averaged changes nothing.
+        """
+        if update is not None:
+            self._adopt(await asyncio.to_thread(self._outer_step, update.delta))
+        window = round_.window
+        await publish_claim(self.swarm, window.round, self.state)
+        expected = {self.signer.ss58, *(self.swarm.peers & round_.members.keys())}
+        found = await await_majority(self.swarm, self.clock, window, expected, self._stake(), self._dropper(window))
+        if found is None or found.digest == self.state.digest():
+            return Agreement(found, agreed=True)
+        log.warning(
+            "round %d: this state (step %d) differs from that of %d of %d peers (step %d): repairing",
+            window.round, self.state.step, len(found.holders), found.claims, found.step,
+        )  # fmt: skip
+        return await self._repair(found, window)
+
+    async def beacon(self, block: int) -> bytes:
+        """The hash of `block`; a predictable stand-in while the chain cannot be reached."""
+        try:
+            return await self.clock.hash_of(block)
+        except ChainUnreachable as error:
+            log.warning("%s; using a predictable beacon", error)
+            return hashlib.blake2b(self.run_id + block.to_bytes(8, "big"), digest_size=32).digest()
+
+    async def set_weights(self, weights: dict[int, float]) -> WeightsOutcome:
+        """Set this validator's weights; an unreachable chain is an outcome, not an error: they are set again later."""
+        try:
+            version = self.hyperparameters.weights_version
+            return await self.chain.set_weights(self.flags.netuid, self.signer, weights, version)
+        except ChainUnreachable as error:
+            return WeightsOutcome(False, wait_blocks=1, refused=str(error))
+
+    def enter(self, phase: str, round_: Round) -> None:
+        """Tell the outside which phase this neuron is in."""
+        self.telemetry.event("phase", phase=phase, round=round_.window.round, block=int(self.clock.block()))
+
+    def report(self, round_: Round, update: Update | None, agreement: Agreement, **values: Any) -> None:
+        """Tell the outside how a round went; `up` and `down` are payload bytes since the last report."""
+        traffic = self.swarm.traffic
+        before, self._reported = self._reported, (sum(traffic.up.values()), sum(traffic.down.values()))
+        up, down = (now - then for now, then in zip(self._reported, before, strict=True))
+        self.telemetry.event(
+            "round",
+            round=round_.window.round,
+            step=self.state.step,
+            digest=self.state.digest().hex(),
+            agreed=agreement.agreed,
+            holders=len(agreement.majority.holders) if agreement.majority else 1,
+            peers=len(self.swarm.peers),
+            averaged=update.roster.averaged if update else 0,
+            contributed=update is not None and any(self.signer.ss58 in r.included for r in update.results.values()),
+            missing=len(update.missing) if update else 0,
+            dropped=sum(self.exchange.dropped.values()) + sum(self.swarm.rejected.values()),
+            up=up,
+            down=down,
+            **values,
+        )
+        log.info(
+            "round %d: step %d, %d averaged, %d parts missing, digest %s, %s up, %s down",
+            round_.window.round, self.state.step, update.roster.averaged if update else 0,
+            len(update.missing) if update else 0, self.state.digest().hex()[:8], up, down,
+        )  # fmt: skip
+
+    async def stop(self) -> None:
+        """Leave the swarm and the chain; leaves no process behind."""
+        await self.swarm.stop()
+        await self.chain.close()
+        self.telemetry.close()
+
+    async def _open_round(self, window: Window) -> Round:
+        beacon = await self.beacon(window.start)
+        try:
+            self.metagraph = await self.chain.metagraph(self.flags.netuid, block=window.start)
+        except ChainUnreachable as error:
+            log.warning("round %d: %s; going on with the last metagraph", window.round, error)
+        members = {r.hotkey: Member(r.hotkey, r.incentive, r.permit) for r in self.metagraph.rows}
+        await self.swarm.enter_round(window.round, self.metagraph)
+        self.swarm.store.drop_before(window.round - KEPT_ROUNDS + 1)
+        return Round(window, beacon, members)
+
+    async def _catch_up(self, window: Window) -> None:
+        """Fetch the majority state of the round before `window` if this peer does not hold it."""
+        claims = await claims_of(self.swarm, window.round - 1, self._dropper(window))
+        found = majority(claims, self._stake())
+        if found is not None and found.digest != self.state.digest():
+            await self._repair(found, window)
+
+    async def _repair(self, found: Majority, window: Window) -> Agreement:
+        # The majority's leaves are served until its next outer step, at the gather deadline.
+        timeout = self.clock.seconds_until(window.end + self.run.rounds.train_end)
+        try:
+            state, leaves, size = await fetch_state(self.swarm, found, self.state, self.layout, timeout, _log_progress)
+        except FetchError as error:
+            log.warning("repair failed, it is tried again next round: %s", error)
+            return Agreement(found, agreed=False)
+        self._adopt(state)
+        await publish_claim(self.swarm, window.round, state)
+        log.info("repaired to outer step %d: %d leaves, %d bytes", state.step, leaves, size)
+        self.telemetry.event("repair", round=window.round, step=state.step, leaves=leaves, bytes=size)
+        return Agreement(found, agreed=False, repaired_leaves=leaves, repaired_bytes=size)
+
+    def _outer_step(self, delta: torch.Tensor) -> OuterState:
+        outer, state = self.run.outer, self.state
+        theta, momentum = outer_step(state.theta, state.momentum, delta, outer.lr, outer.momentum, outer.nesterov)
+        return OuterState(theta, momentum, state.step + 1, self.layout)
+
+    def _adopt(self, state: OuterState) -> None:
+        self.swarm.store.drop(self.state.root())
+        self.state = state
+        self.swarm.store.add(state.root(), state)
+
+    async def _publish_address(self) -> None:
+        """Write where this peer is on chain, unless it says so already; too often is no harm: the DHT knows it too."""
+        commitment = self.swarm.chain_commitment()
+        row = self.metagraph.by_hotkey.get(self.signer.ss58)
+        if row is not None and row.commitment == commitment:
+            return
+        try:
+            await self.chain.commit(self.flags.netuid, self.signer, commitment)
+        except (ChainRefused, ChainUnreachable) as error:
+            log.warning("this peer's address is not on chain yet: %s", error)
+
+    async def _wait_for(self, block: float) -> bool:
+        """False when the neuron is told to stop before `block`."""
+        wait = asyncio.create_task(self.clock.wait_until(block))
+        stop = asyncio.create_task(self.stopping.wait())
+        await asyncio.wait([wait, stop], return_when=asyncio.FIRST_COMPLETED)
+        wait.cancel()
+        stop.cancel()
+        return not self.stopping.is_set()
+
+    def _stake(self) -> Mapping[str, float]:
+        return {row.hotkey: row.stake for row in self.metagraph.rows}
+
+    def _dropper(self, window: Window) -> Callable[[str, str], None]:
+        return lambda hotkey, reason: self.exchange.drop(window, hotkey, reason)
+
+
+def _prepare(run: RunConfig, node: NodeConfig) -> Shards:
+    data = run.data if node.data_path is None else replace(run.data, path=str(node.data_path))
+    return prepare(data, node.home.parent / "data", run.model.seq_len, _log_data)
+
+
+def _log_progress(done: int, total: int) -> None:
+    log.info("state: %d of %d leaves", done, total)
+
+
+def _log_data(done: int, total: int) -> None:
+    log.info("tokenising: %d of %d MB", done >> 20, total >> 20)

@@ -1,0 +1,174 @@
+"""A validator's round loop: score last round's contributions while miners train, then follow the exchange.
+
+    score r-1, set weights -> roster (leading it when it is its turn) -> gather -> outer step and agreement
+
+It trains nothing and reduces nothing; it scores the committed bytes themselves, pulled from their owners after the
+roster, and keeps one extra copy of the parameters: those the contributions were trained from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+import torch
+
+from subnet.diloco import checkpoint
+from subnet.diloco.aggregate import clip_factors, norm
+from subnet.diloco.codec import CodecError, decode_part
+from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
+from subnet.exchange.repair import Agreement, claims_of
+from subnet.exchange.session import Round, Update
+from subnet.neuron import MAX_UIDS, Neuron
+from subnet.scoring.loss import LossScore
+from subnet.scoring.table import Observation, observe
+from subnet.scoring.weights import weights
+from subnet.swarm.blobs import FetchError
+from subnet.swarm.records import BadRecord
+from subnet.validator import scores
+from subnet.validator.evaluate import Evaluator
+
+log = logging.getLogger(__name__)
+
+PARALLEL_PULLS = 4
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a validator remembers of a round to score it: where it started from, what came of it, who agreed."""
+
+    round: Round
+    theta: torch.Tensor
+    update: Update
+    agreed: frozenset[str]
+
+
+class Validator:
+    """Scores, sets weights, and follows the state; its table survives restarts."""
+
+    def __init__(self, neuron: Neuron) -> None:
+        self.neuron = neuron
+        self.evaluator = Evaluator(neuron.run, neuron.shards, neuron.layout, neuron.node.device, MAX_UIDS)
+        self._path = neuron.node.home / "scores.json"
+        self.table = scores.load(self._path)
+        self._weights_block: int | None = None
+
+    async def run(self) -> None:
+        """The loop; returns when the neuron is stopping."""
+        neuron, exchange = self.neuron, self.neuron.exchange
+        finished: Finished | None = None
+        async for round_ in neuron.rounds():
+            if finished is not None:
+                neuron.enter("score", round_)
+                await self.score(finished, round_)
+                await self.set_weights(round_)
+            if neuron.stopping.is_set():
+                return
+            neuron.enter("roster", round_)
+            before = neuron.state
+            roster = await exchange.agree_on_roster(round_, None, before.digest())
+            update: Update | None = None
+            if roster is not None:
+                neuron.enter("gather", round_)
+                update = await exchange.gather(round_, roster, None)
+            neuron.enter("apply", round_)
+            agreement = await neuron.finish(round_, update)
+            finished = await self._remember(round_, before.theta, update, agreement)
+            await asyncio.to_thread(self._save, round_)
+            neuron.report(round_, update, agreement)
+
+    async def score(self, finished: Finished, now: Round) -> None:
+        """Evaluate every listed contribution of a finished round before this round's commit deadline."""
+        neuron, window = self.neuron, finished.round.window
+        if window.round <= self.table.round:
+            return
+        beacon = await neuron.beacon(window.roster_end)
+        baseline = await asyncio.to_thread(self.evaluator.begin, finished.theta, beacon, window.round)
+        roster = finished.update.roster
+        clips = clip_factors([c.norm for c in roster.commitments])
+        slots = asyncio.Semaphore(PARALLEL_PULLS)
+        compute = asyncio.Lock()
+
+        async def judge(commitment: Commitment, clip: float) -> tuple[str, Observation]:
+            async with slots:
+                delta = await self._contribution(finished, commitment, now.window.train_end)
+            loss: LossScore | None = None
+            uid = neuron.metagraph.uid_of(commitment.hotkey)
+            if delta is not None and uid is not None:
+                async with compute:
+                    loss = await asyncio.to_thread(self.evaluator.measure, commitment, uid, delta, clip)
+            return commitment.hotkey, self._observation(finished, commitment, loss)
+
+        observed = await asyncio.gather(*(judge(c, k) for c, k in zip(roster.commitments, clips, strict=True)))
+        self.table = observe(self.table, window.round, dict(observed), neuron.run.scoring)
+        await asyncio.to_thread(scores.save, self._path, self.table)
+        neuron.telemetry.event(
+            "scores",
+            round=window.round,
+            held_out_loss=baseline,
+            drops={hotkey: o.loss.held_out if o.loss else None for hotkey, o in observed},
+            own_drops={hotkey: o.loss.own if o.loss else None for hotkey, o in observed},
+            ratings={hotkey: list(row.rating) for hotkey, row in self.table.rows.items()},
+            evidence={hotkey: row.evidence.value for hotkey, row in self.table.rows.items()},
+        )
+
+    async def set_weights(self, round_: Round) -> None:
+        """Set weights once a tempo; refused or unreachable, they are kept in the table and set at the next chance."""
+        neuron = self.neuron
+        block = int(neuron.clock.block())
+        interval = max(neuron.metagraph.tempo, neuron.hyperparameters.weights_rate_limit)
+        if self._weights_block is not None and block - self._weights_block < interval:
+            return
+        registered = {row.hotkey: row.uid for row in neuron.metagraph.rows}
+        owner = neuron.metagraph.uid_of(neuron.metagraph.owner_hotkey)
+        paid = weights(self.table, registered, neuron.run.scoring, owner)
+        if not paid:
+            return
+        outcome = await neuron.set_weights(paid)
+        if outcome.ok:
+            self._weights_block = block
+        log.info("round %d: weights %s", round_.window.round, outcome)
+        neuron.telemetry.event(
+            "weights", round=round_.window.round, ok=outcome.ok, detail=str(outcome), weights={str(u): w for u, w in paid.items()}
+        )
+
+    async def _contribution(self, finished: Finished, commitment: Commitment, deadline: float) -> torch.Tensor | None:
+        """The committed pseudo-gradient as fp32, or None when it cannot be had or is not what was declared."""
+        exchange, window = self.neuron.exchange, finished.round.window
+        layout = exchange.layout
+        try:
+            leaves = await exchange.pull_contribution(window, commitment, deadline)
+            delta = decode_part(exchange.codec, layout, leaves, 0, layout.num_leaves)
+            if abs(norm(delta) - commitment.norm) > NORM_TOLERANCE * max(commitment.norm, 1e-12):
+                raise BadRecord("declared norm differs from the contribution's")
+        except (FetchError, CodecError, BadRecord) as error:
+            exchange.drop(window, commitment.hotkey, str(error))
+            return None
+        return delta
+
+    def _observation(self, finished: Finished, commitment: Commitment, loss: LossScore | None) -> Observation:
+        """Participation: share of the parts that hold it, halved unless it also delivered the part it reduces."""
+        update, hotkey = finished.update, commitment.hotkey
+        results = update.results.values()
+        averaged = hotkey in {c.hotkey for c in update.roster.mean}
+        if not averaged:
+            participation = 1.0 if loss is not None else 0.0
+        else:
+            held = sum(hotkey in r.included for r in results) / max(1, len(results))
+            participation = held * (1.0 if any(r.reducer == hotkey for r in results) else 0.5)
+        return Observation(loss, participation, digest_ok=hotkey in finished.agreed)
+
+    async def _remember(
+        self, round_: Round, theta: torch.Tensor, update: Update | None, agreement: Agreement
+    ) -> Finished | None:
+        if update is None or agreement.majority is None:
+            return None
+        window = round_.window
+        claims = await claims_of(self.neuron.swarm, window.round, lambda h, why: self.neuron.exchange.drop(window, h, why))
+        digest = agreement.majority.digest
+        return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
+
+    def _save(self, round_: Round) -> None:
+        meta = {"run_id": self.neuron.run_id.hex(), "round": round_.window.round}
+        checkpoint.save(self.neuron.checkpoints, self.neuron.state, None, {}, meta)

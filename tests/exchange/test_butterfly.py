@@ -1,0 +1,98 @@
+import pytest
+import torch
+
+from subnet.diloco.codec import CodecError, Int8, decode_part, encode_tree
+from subnet.diloco.layout import Layout
+from subnet.diloco.merkle import hash_leaves, root
+from subnet.exchange.butterfly import carry_factor, open_contribution_part, open_part, part_body, reduce
+from subnet.exchange.commitment import Commitment
+from subnet.exchange.roster import Roster
+from subnet.swarm.records import BadRecord, Record
+
+LAYOUT = Layout.of([("a", (8, 40)), ("b", (16,)), ("c", (64, 8))], 64)
+CODEC = Int8(32)
+
+
+def contributions(n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    vectors = [torch.randn(LAYOUT.numel, generator=generator) for _ in range(n)]
+    trees = [encode_tree(CODEC, LAYOUT, v) for v in vectors]
+    commitments = []
+    for i, leaves in enumerate(trees):
+        decoded = decode_part(CODEC, LAYOUT, leaves, 0, LAYOUT.num_leaves)
+        commitments.append(Commitment(f"h{i}", root(hash_leaves(leaves)), float(decoded.norm()), 100 + i, 1, b"s" * 32))
+    return trees, Roster(1, "h0", b"r" * 32, b"s" * 32, tuple(commitments), n)
+
+
+def record(roster, part, body, hotkey=None):
+    return Record("part", b"r" * 32, 1, hotkey or roster.commitments[part].hotkey, body, b"", str(part))
+
+
+@pytest.mark.parametrize("peers", [2, 4, 8])
+def test_parts_put_together_are_the_mean_of_everybody(peers):
+    trees, roster = contributions(peers)
+    whole = torch.zeros(LAYOUT.numel)
+    for start, stop in LAYOUT.parts(peers):
+        values = [
+            open_contribution_part(CODEC, LAYOUT, c, t[start:stop], start, stop)
+            for c, t in zip(roster.commitments, trees, strict=True)
+        ]
+        made = reduce(CODEC, LAYOUT, roster, start, stop, values)
+        again = reduce(CODEC, LAYOUT, roster, start, stop, values)
+        assert made.leaves == again.leaves and made.root == again.root
+        first, last = LAYOUT.span(start, stop)
+        whole[first:last] = decode_part(CODEC, LAYOUT, made.leaves, start, stop) + made.residual
+    tokens = torch.tensor([float(c.tokens) for c in roster.commitments])
+    exact = [decode_part(CODEC, LAYOUT, t, 0, LAYOUT.num_leaves) for t in trees]
+    median = sorted(c.norm for c in roster.commitments)
+    middle = (median[(peers - 1) // 2] + median[peers // 2]) / 2
+    clipped = [x * min(1.0, middle / c.norm) for x, c in zip(exact, roster.commitments, strict=True)]
+    expected = sum(x * t for x, t in zip(clipped, tokens / tokens.sum(), strict=True))
+    torch.testing.assert_close(whole, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_an_absent_contributor_costs_only_its_share():
+    trees, roster = contributions(4)
+    start, stop = LAYOUT.parts(4)[1]
+    values = [
+        open_contribution_part(CODEC, LAYOUT, c, t[start:stop], start, stop)
+        for c, t in zip(roster.commitments, trees, strict=True)
+    ]
+    values[2] = None
+    made = reduce(CODEC, LAYOUT, roster, start, stop, values)
+    assert made.included == [True, True, False, True]
+    body = part_body(1, made.root, roster, made.included)
+    assert open_part(record(roster, 1, body), roster).included == {"h0", "h1", "h3"}
+    assert carry_factor(roster, made.included, "h2") == 0.0
+    assert carry_factor(roster, made.included, "h1") > 1.0
+
+
+def test_a_part_with_more_norm_than_declared_is_refused():
+    trees, roster = contributions(2)
+    liar = Commitment("h0", roster.commitments[0].root, roster.commitments[0].norm / 10, 100, 1, b"s" * 32)
+    with pytest.raises(BadRecord, match="norm"):
+        open_contribution_part(CODEC, LAYOUT, liar, trees[0], 0, LAYOUT.num_leaves)
+
+
+def test_malformed_leaves_are_refused():
+    trees, roster = contributions(2)
+    with pytest.raises(CodecError):
+        open_contribution_part(CODEC, LAYOUT, roster.commitments[0], [b"", *trees[0][1:]], 0, LAYOUT.num_leaves)
+
+
+def test_part_records_are_checked_against_the_roster():
+    _, roster = contributions(2)
+    good = part_body(1, b"p" * 32, roster, [True, False])
+    assert open_part(record(roster, 1, good), roster).included == {"h0"}
+    for body in (
+        good | {"part": 2},
+        good | {"part": True},
+        good | {"root": b"x"},
+        good | {"roster": b"x" * 32},
+        good | {"included": b"\x01\x00"},
+        {k: v for k, v in good.items() if k != "root"},
+    ):
+        with pytest.raises(BadRecord):
+            open_part(record(roster, 1, body), roster)
+    with pytest.raises(BadRecord, match="reducer"):
+        open_part(record(roster, 1, good, hotkey="h0"), roster)
