@@ -1,0 +1,216 @@
+"""Pulling leaves by hash: the client side, which trusts no source and counts every byte before it reads it.
+
+One stream carries one request [op, root, start, stop, binding]. The answer to "leaves" is [sizes, hashes, proof],
+checked against the root before anything else is read, then the leaves' bytes; to "hashes", all leaf hashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from subnet.diloco.merkle import HASH_BYTES, leaf_hash, root, verify_range
+from subnet.swarm.traffic import Traffic
+from subnet.swarm.wire import Refused, Stream, WireError, read, receive, send
+
+PROTOCOL = "sn38/blobs/1"
+MAX_RANGE = 1024
+"""Most leaves one request may ask for."""
+MAX_RANGE_BYTES = 8 * 1024 * 1024
+"""Most bytes one request may ask for, unless it is for a single leaf."""
+MAX_LEAVES = 2**26
+MAX_HEADER_BYTES = 64 * 1024
+STALL_SECONDS = 3.0
+"""A source that sends nothing for this long is left for the next one."""
+LATER = ("busy", "not yet", "unknown root")
+"""Refusals that may turn into a yes before the deadline."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.8
+_IN_LINE_LEAVES = 8192
+
+Dial = Callable[[str, str, float], Awaitable[Stream]]
+"""`await dial(hotkey, protocol, seconds)`: a stream to whoever speaks for that hotkey. Raises WireError."""
+
+
+class FetchError(Exception):
+    """The bytes could not be had in time; the message says what each source did."""
+
+
+class _Untrustworthy(Exception):
+    """A source that sent what cannot be: it is not asked again for this fetch."""
+
+
+class BlobClient:
+    """Fetches from other peers. `binding()` is this peer's current signed binding, shown with every request."""
+
+    def __init__(self, dial: Dial, hotkey: str, binding: Callable[[], bytes], traffic: Traffic) -> None:
+        self.dial = dial
+        self.hotkey = hotkey
+        self.binding = binding
+        self.traffic = traffic
+
+    async def fetch_leaves(
+        self,
+        sources: Sequence[str],
+        root: bytes,
+        n_leaves: int,
+        start: int,
+        stop: int,
+        sizes: Callable[[int], int],
+        timeout: float,
+    ) -> list[bytes]:
+        """Leaves `[start, stop)` of the tree with this root and leaf count, every one checked against it.
+
+        `sources` are hotkeys in order of preference. What one source delivered is kept when the next takes over;
+        sources that are busy, unreachable or do not have the tree yet are asked again until `timeout` seconds are
+        over. `sizes(i)` is the most bytes leaf i may have: no more is ever read.
+
+        Raises:
+            FetchError: time is up, or no source is left that could deliver.
+        """
+        if not 0 <= start <= stop <= n_leaves:
+            raise ValueError(f"no leaves [{start}, {stop}) in a tree of {n_leaves}")
+        done: list[bytes] = []
+
+        async def attempt(source: str, limit: float) -> None:
+            while len(done) < stop - start:
+                first = start + len(done)
+                last = _range_end(first, stop, sizes)
+                await self._read_range(source, root, n_leaves, first, last, sizes, done, limit)
+
+        await self._from_any(sources, attempt, timeout)
+        return done
+
+    async def fetch_hashes(self, sources: Sequence[str], root: bytes, n_leaves: int, timeout: float) -> list[bytes]:
+        """All leaf hashes of a tree, checked against its root; `sources` and `timeout` as in `fetch_leaves`.
+
+        Raises:
+            FetchError: time is up, or no source is left that could deliver.
+        """
+        if not 1 <= n_leaves <= MAX_LEAVES:
+            raise ValueError(f"no tree has {n_leaves} leaves here")
+        hashes: list[bytes] = []
+
+        async def attempt(source: str, limit: float) -> None:
+            reader, writer = await self._ask(source, "hashes", root, 0, n_leaves, limit)
+            try:
+                if await receive(reader, 64, _within(limit)) != n_leaves:
+                    raise _Untrustworthy("has a tree of another size")
+                data = await read(reader, HASH_BYTES * n_leaves, _within(limit))
+            finally:
+                writer.close()
+            self.traffic.down[source] += len(data)
+            hashes[:] = [data[i : i + HASH_BYTES] for i in range(0, len(data), HASH_BYTES)]
+            if await _root_of(hashes) != root:
+                raise _Untrustworthy("sent hashes of another tree")
+
+        await self._from_any(sources, attempt, timeout)
+        return hashes
+
+    async def _from_any(
+        self, sources: Sequence[str], attempt: Callable[[str, float], Awaitable[None]], timeout: float
+    ) -> None:
+        """Run `attempt(source, limit)` with one source after the other, round and round, until one call returns."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + timeout
+        left = [source for source in dict.fromkeys(sources) if source != self.hotkey]
+        reasons: dict[str, str] = {}
+        pause = _FIRST_PAUSE
+        while left:
+            for source in list(left):
+                if loop.time() >= limit:
+                    raise FetchError(f"not delivered within {timeout:.1f} s: {_told(reasons)}")
+                try:
+                    await attempt(source, limit)
+                    return
+                except Refused as refusal:
+                    reasons[source] = str(refusal)
+                    if not reasons[source].startswith(LATER):
+                        left.remove(source)
+                except WireError as error:
+                    reasons[source] = str(error)
+                except _Untrustworthy as error:
+                    reasons[source] = str(error)
+                    left.remove(source)
+            await asyncio.sleep(max(0.0, min(pause, limit - loop.time())) if left else 0.0)
+            pause = min(2.0 * pause, _LONGEST_PAUSE)
+        raise FetchError(f"no source left: {_told(reasons)}")
+
+    async def _ask(self, source: str, op: str, root: bytes, start: int, stop: int, limit: float) -> Stream:
+        reader, writer = await self.dial(source, PROTOCOL, _within(limit))
+        try:
+            await send(writer, [op, root, start, stop, self.binding()], _within(limit))
+        except BaseException:
+            writer.close()
+            raise
+        return reader, writer
+
+    async def _read_range(
+        self,
+        source: str,
+        root: bytes,
+        n_leaves: int,
+        start: int,
+        stop: int,
+        sizes: Callable[[int], int],
+        done: list[bytes],
+        limit: float,
+    ) -> None:
+        """Append the leaves `[start, stop)` to `done` as they arrive and prove right."""
+        reader, writer = await self._ask(source, "leaves", root, start, stop, limit)
+        try:
+            header = await receive(reader, MAX_HEADER_BYTES, _within(limit))
+            lengths, hashes = _checked_header(header, root, n_leaves, start, stop, sizes)
+            for length, expected in zip(lengths, hashes, strict=True):
+                data = await read(reader, length, _within(limit))
+                self.traffic.down[source] += length
+                if leaf_hash(data) != expected:
+                    raise _Untrustworthy("sent a leaf that does not match its hash")
+                done.append(data)
+        finally:
+            writer.close()
+
+
+def _range_end(first: int, stop: int, sizes: Callable[[int], int]) -> int:
+    """Where a request for leaves from `first` on has to end."""
+    last, size = first + 1, sizes(first)
+    while last < min(stop, first + MAX_RANGE) and size + sizes(last) <= MAX_RANGE_BYTES:
+        size += sizes(last)
+        last += 1
+    return last
+
+
+def _checked_header(
+    header: Any, root: bytes, n_leaves: int, start: int, stop: int, sizes: Callable[[int], int]
+) -> tuple[list[int], list[bytes]]:
+    match header:
+        case [list() as lengths, list() as hashes, list() as proof]:
+            pass
+        case _:
+            raise _Untrustworthy("sent a malformed header")
+    if len(lengths) != stop - start or len(hashes) != stop - start:
+        raise _Untrustworthy("offers another range than asked for")
+    for index, length in enumerate(lengths, start):
+        if type(length) is not int or not 0 <= length <= sizes(index):
+            raise _Untrustworthy("offers a leaf of an impossible size")
+    if not verify_range(root, n_leaves, start, hashes, proof):
+        raise _Untrustworthy("cannot prove that its leaves are in the tree")
+    return lengths, hashes
+
+
+async def _root_of(hashes: list[bytes]) -> bytes:
+    if len(hashes) <= _IN_LINE_LEAVES:
+        return root(hashes)
+    return await asyncio.to_thread(root, hashes)
+
+
+def _within(limit: float) -> float:
+    """Seconds to wait for the next sign of life."""
+    return max(0.0, min(STALL_SECONDS, limit - asyncio.get_running_loop().time()))
+
+
+def _told(reasons: dict[str, str]) -> str:
+    """What the sources said; three are enough for a log line."""
+    shown = [f"{source[:8]} {reason}" for source, reason in list(reasons.items())[:3]]
+    return "; ".join(shown) or "nobody to ask"

@@ -1,0 +1,143 @@
+"""Getting into the swarm and staying there: greet known addresses, say who we are, keep the list of live peers.
+
+Nobody is needed: with no address that answers this peer is a swarm of one and tries again. Greeting addresses from the
+chain now and then also heals a swarm that fell into two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from subnet.config import RunConfig, first_difference, from_bytes
+from subnet.errors import ConfigError
+from subnet.swarm import multiaddr, node
+from subnet.swarm.bulletin import Bulletin
+from subnet.swarm.control import SwarmError
+from subnet.swarm.identity import Binding
+from subnet.swarm.peers import Peer, PeerBook, peer_body
+from subnet.swarm.wire import WireError
+
+log = logging.getLogger(__name__)
+
+PEER_LEASE_S = 60.0
+"""How long a peer that went silent is still counted as live, in seconds."""
+REFRESH_S = 20.0
+"""How often this peer's records are put up again."""
+LOOK_AROUND_S = 2.0
+"""How often the list of live peers is renewed."""
+JOIN_S = 15.0
+"""How often known addresses are greeted again; every look-around while nobody is known."""
+_JOIN_SECONDS = 3.0
+_GREETED = 6
+
+Hello = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
+
+
+class Membership:
+    """Keeps `book` current. `addresses` are this peer's own, `bootstrap` others' with peer ids from the user."""
+
+    def __init__(
+        self,
+        bulletin: Bulletin,
+        book: PeerBook,
+        run: RunConfig,
+        binding: Binding,
+        addresses: Sequence[str],
+        bootstrap: Sequence[str],
+        hello: Hello,
+    ) -> None:
+        self.bulletin = bulletin
+        self.book = book
+        self.run = run
+        self.binding = binding
+        self.addresses = addresses
+        self.bootstrap = [_bootstrap_peer(text) for text in bootstrap]
+        self.hello = hello
+        self.wake = asyncio.Event()
+        self._nodes = 0
+        self._alone_told = False
+        self._differs_told = False
+
+    async def enter(self) -> None:
+        """First contact. Raises SwarmError if the DHT process has ended."""
+        await self._join()
+        await self._announce()
+        await self._look_around()
+
+    async def keep_up(self) -> None:
+        """Stay a member until cancelled, or until the DHT process ends."""
+        loop = asyncio.get_running_loop()
+        joined = announced = loop.time()
+        while self.bulletin.control.alive:
+            try:
+                if loop.time() - joined >= JOIN_S or not self._nodes:
+                    joined = loop.time()
+                    await self._join()
+                if loop.time() - announced >= REFRESH_S:
+                    announced = loop.time()
+                    await self._announce()
+                    await self.bulletin.publish_again()
+                await self._look_around()
+            except SwarmError as error:
+                log.warning("%s", error)
+            self.wake.clear()
+            try:
+                await asyncio.wait_for(self.wake.wait(), LOOK_AROUND_S)
+            except asyncio.TimeoutError:
+                continue
+        log.error("the swarm's DHT process has ended; this neuron is cut off until it is started again")
+
+    async def _join(self) -> None:
+        known = [*self.bootstrap, *self.book.on_chain.values(), *self.book.live.values()]
+        others = {p.peer_id: p for p in known if p.peer_id != self.binding.peer_id and p.maddrs}
+        chosen = random.sample(sorted(others), min(_GREETED, len(others)))
+        before = self._nodes
+        for at in range(0, max(1, len(chosen)), 2):
+            greeted = [(i, [multiaddr.to_text(m) for m in others[i].maddrs]) for i in chosen[at : at + 2]]
+            call = self.bulletin.control.call
+            self._nodes = await call(node.join, greeted, _JOIN_SECONDS, seconds=_JOIN_SECONDS + 1.0)
+        if self._nodes and not before:
+            log.info("joined the swarm: %d nodes known", self._nodes)
+            await self.bulletin.publish_again()
+            self._alone_told = False
+        if not self._nodes:
+            if others and not self._alone_told:
+                log.warning("none of %d known peers can be reached; alone for now, trying again", len(others))
+                self._alone_told = True
+            await self._look_for_another_run()
+
+    async def _announce(self) -> None:
+        await self.bulletin.publish("peer", 0, peer_body(self.binding, self.addresses), "", PEER_LEASE_S)
+
+    async def _look_around(self) -> None:
+        self.book.learn(await self.bulletin.find("peer", 0))
+
+    async def _look_for_another_run(self) -> None:
+        """When alone, ask somebody the chain lists under another run in what it differs, and say so once."""
+        if self._differs_told or not self.book.other_runs:
+            return
+        peer = random.choice(self.book.other_runs)
+        if not peer.maddrs:
+            return
+        try:
+            protocol, raw = await self.hello([multiaddr.to_text(m) + f"/p2p/{peer.peer_id}" for m in peer.maddrs])
+            theirs = from_bytes(raw)
+        except (WireError, ConfigError) as error:
+            log.debug("asked %s for its run: %s", peer.hotkey, error)
+            return
+        self._differs_told = True
+        if protocol != self.run.protocol:
+            difference: str | None = f"protocol: {self.run.protocol} here, {protocol} there"
+        else:
+            difference = first_difference(self.run, theirs)
+        log.warning("%s is in another run and cannot be joined (%s)", peer.hotkey, difference)
+
+
+def _bootstrap_peer(text: str) -> Peer:
+    address, raw = multiaddr.without_peer(multiaddr.to_bytes(text))
+    if raw is None:
+        raise ValueError(f"{text} does not name a peer id (.../p2p/12D3...)")
+    return Peer("", multiaddr.peer_id_text(raw), (address,))
