@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -104,10 +105,10 @@ def test_sample_is_seeded_and_keeps_the_mode() -> None:
     assert model.training
 
 
-_loaded: dict[Path, object] = {}
+_loaded: dict[Path, Any] = {}
 
 
-def hugging_face_tokenizer(folder: Path):  # noqa: ANN201
+def hugging_face_tokenizer(folder: Path) -> Any:
     from transformers import AutoTokenizer
 
     if folder not in _loaded:
