@@ -17,7 +17,7 @@ from subnet.localnet.dispatch import Context, Rules
 from subnet.localnet.errors import LocalnetError
 from subnet.localnet.ledger import Codec, Ledger
 from subnet.localnet.metadata import SPEC_VERSION
-from subnet.localnet.pallets import balances
+from subnet.localnet.pallets import balances, stake, subnets
 from subnet.localnet.runtime import ChainRuntime
 from subnet.localnet.state import State
 from subnet.localnet.store import Store
@@ -28,6 +28,11 @@ TAO = 1_000_000_000
 ALICE_BALANCE = 1_000_000 * TAO
 
 DEFAULT_BLOCK_TIME = 0.25
+
+ROOT_SEATS = 64
+FIRST_TEMPO = 100
+FIRST_POOL = 10 * TAO
+"""TAO in the pool of subnet 1, rao; as much alpha."""
 
 
 def open_chain(store: Store, block_time: float | None, rules: Rules) -> tuple[Chain, float]:
@@ -68,7 +73,20 @@ def _create(store: Store, runtime: ChainRuntime, identity: dict[str, object]) ->
 
 def _populate(ctx: Context) -> None:
     alice = Keypair.from_uri("//Alice").ss58_address
+    alice_hotkey = Keypair.from_uri("//Alice_hk").ss58_address
     ctx.ledger.pallet("Sudo").put("Key", alice)
     balances.mint(ctx, alice, ALICE_BALANCE)
     for name in ("CurrentKey", "NextKey"):
         ctx.ledger.pallet("MevShield").put(name, shield.public_key())
+    # A developer changes things often and waits for nothing.
+    for item in ("NetworkRateLimit", "AdminFreezeWindow", "OwnerHyperparamRateLimit", "TxDelegateTakeRateLimit"):
+        ctx.sub.put(item, 0)
+    for netuid in (stake.ROOT_NETUID, 1):
+        subnets.initialize(ctx, netuid, FIRST_TEMPO)
+        ctx.sub.put("SubnetOwner", netuid, alice)
+        ctx.sub.put("SubnetOwnerHotkey", netuid, alice_hotkey)
+    for item in ("MaxAllowedUids", "MaxAllowedValidators"):
+        ctx.sub.put(item, stake.ROOT_NETUID, ROOT_SEATS)
+    ctx.sub.put("SubtokenEnabled", stake.ROOT_NETUID, True)
+    balances.mint(ctx, stake.subnet_account(1), FIRST_POOL)
+    subnets.open_pool(ctx, 1, alice, alice_hotkey, FIRST_POOL, FIRST_POOL)

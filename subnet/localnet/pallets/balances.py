@@ -45,14 +45,11 @@ def burn(ctx: Context, who: str, amount: int) -> None:
     _issue(ctx, -amount)
 
 
-def withdraw(ctx: Context, who: str, amount: int) -> None:
-    """Takes rao out of circulation into a subnet's pool; total issuance stays."""
-    _debit(ctx, who, amount)
-
-
-def deposit(ctx: Context, who: str, amount: int) -> None:
-    """The inverse of `withdraw`."""
-    _credit(ctx, who, amount)
+def move(ctx: Context, source: str, dest: str, amount: int) -> None:
+    """Moves rao without an event: in and out of a subnet's pool, which has events of its own."""
+    if amount:
+        _debit(ctx, source, amount)
+        _credit(ctx, dest, amount)
 
 
 def transfer(ctx: Context, source: str, dest: str, amount: int, *, keep_alive: bool) -> None:

@@ -1,4 +1,4 @@
-"""Calls that carry calls: Utility's batches, Sudo, and the MEV shield's carrier (opened in chain.py)."""
+"""Calls that carry calls: Utility's batches, Sudo, the MEV shield's carrier (opened in chain.py), and remarks."""
 
 from __future__ import annotations
 
@@ -87,8 +87,23 @@ def set_key(ctx: Context, new: str) -> None:
 @call("MevShield", "submit_encrypted")
 def submit_encrypted(ctx: Context, ciphertext: str) -> None:
     who = ctx.signed()
-    identity = blake2b(ss58_decode(who) + ciphertext.encode(), digest_size=32).digest()
+    identity = blake2b(ss58_decode(who) + _plain(ciphertext), digest_size=32).digest()
     ctx.emit("MevShield", "EncryptedSubmitted", {"id": identity, "who": who})
+
+
+@call("System", "remark")
+def remark(ctx: Context, remark: str) -> None:
+    ctx.signed()
+
+
+@call("System", "remark_with_event")
+def remark_with_event(ctx: Context, remark: str) -> None:
+    digest = blake2b(_plain(remark), digest_size=32).digest()
+    ctx.emit("System", "Remarked", {"sender": ctx.signed(), "hash": digest})
+
+
+def _plain(text: str) -> bytes:
+    return bytes.fromhex(text[2:]) if text.startswith("0x") else text.encode()
 
 
 def _ensure_sudo(ctx: Context) -> None:

@@ -82,4 +82,4 @@ def answer(call: Call, name: str, data: bytes) -> bytes:
     return bytes(call.runtime.codec.encode(declared["output"], function(call, *values)))
 
 
-from subnet.localnet.runtime_api import core  # noqa: E402, F401 - importing it registers its methods
+from subnet.localnet.runtime_api import accounts, core, metagraph, subnets  # noqa: E402, F401 - they register themselves

@@ -1,0 +1,161 @@
+"""Weights: what validators say of miners, and the checks before it is believed.
+
+One mechanism per subnet. Commit-reveal by hash works where a subnet switches it on; by timelock it does not, for want of the drand beacon.
+Checks and their order are the Subtensor's `set_weights`.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+from bittensor_core import ss58_decode
+
+from subnet.localnet.dispatch import Context, DispatchError, call
+from subnet.localnet.metadata import scale
+from subnet.localnet.pallets import neurons, stake
+from subnet.localnet.schedule import should_run
+
+U16_MAX = 0xFFFF
+MAX_COMMITS = 10
+
+
+def _passes_rate_limit(ctx: Context, netuid: int, uid: int) -> bool:
+    """Registration counts as setting weights: its block is the first LastUpdate."""
+    last = ctx.sub.get("LastUpdate", netuid)[uid]
+    return not last or ctx.block - last >= ctx.sub.get("WeightsSetRateLimit", netuid)
+
+
+def stake_weight(ctx: Context, netuid: int, hotkey: str) -> int:
+    """rao: alpha on the subnet and weighted TAO on root."""
+    root = stake.on_hotkey(ctx.sub, hotkey, stake.ROOT_NETUID) * ctx.sub.get("TaoWeight") // (2**64 - 1)
+    return stake.on_hotkey(ctx.sub, hotkey, netuid) + root
+
+
+def _ensure_mechanism(ctx: Context, netuid: int, mecid: int) -> None:
+    ctx.ensure(ctx.sub.get("NetworksAdded", netuid) and mecid == 0, "MechanismDoesNotExist")
+
+
+def store_weights(ctx: Context, netuid: int, mecid: int, uids: list[int], values: list[int], version_key: int) -> None:
+    hotkey = ctx.signed()
+    sub = ctx.sub
+    ctx.ensure(stake_weight(ctx, netuid, hotkey) >= sub.get("StakeThreshold"), "NotEnoughStakeToSetWeights")
+    ctx.ensure(netuid != stake.ROOT_NETUID, "CanNotSetRootNetworkWeights")
+    ctx.ensure(len(uids) == len(values), "WeightVecNotEqualSize")
+    _ensure_mechanism(ctx, netuid, mecid)
+    count = sub.get("SubnetworkN", netuid)
+    ctx.ensure(len(uids) <= count, "UidsLengthExceedUidsInSubNet")
+    uid = neurons.uid_of(ctx, netuid, hotkey)
+    wanted = sub.get("WeightsVersionKey", netuid)
+    ctx.ensure(not wanted or version_key >= wanted, "IncorrectWeightVersionKey")
+    revealing = sub.get("CommitRevealWeightsEnabled", netuid)
+    ctx.ensure(revealing or _passes_rate_limit(ctx, netuid, uid), "SettingWeightsTooFast")
+    own = uids == [uid]
+    permitted = own or uid == neurons.owner_uid(sub, netuid) or sub.get("ValidatorPermit", netuid)[uid]
+    ctx.ensure(permitted, "NeuronNoValidatorPermit")
+    ctx.ensure(len(set(uids)) == len(uids), "DuplicateUids")
+    ctx.ensure(all(target < count for target in uids), "UidVecContainInvalidOne")
+    ctx.ensure(own or len(uids) >= min(sub.get("MinAllowedWeights", netuid), count), "WeightVecLengthIsLow")
+    scaled = upscale(values)
+    limit = sub.get("MaxWeightsLimit", netuid)
+    ctx.ensure(own or limit == U16_MAX or within_limit(scaled, limit), "MaxWeightExceeded")
+    sub.put("Weights", netuid, uid, list(zip(uids, scaled, strict=True)))
+    if not revealing:
+        neurons.set_last_update(ctx, netuid, uid)
+    ctx.emit("SubtensorModule", "WeightsSet", [netuid, uid])
+
+
+def upscale(values: list[int]) -> list[int]:
+    """Scaled so that the largest is 65535."""
+    largest = max(values, default=0)
+    return [value * U16_MAX // largest for value in values] if largest else values
+
+
+def within_limit(values: list[int], limit: int) -> bool:
+    """Whether no value's share of the sum exceeds `limit` of 65535."""
+    total = sum(values)
+    return not total or max(values) * U16_MAX <= limit * total
+
+
+@call("SubtensorModule", "set_weights", free=True)
+def set_weights(ctx: Context, netuid: int, dests: list[int], weights: list[int], version_key: int) -> None:
+    set_mechanism_weights(ctx, netuid, 0, dests, weights, version_key)
+
+
+@call("SubtensorModule", "set_mechanism_weights", free=True)
+def set_mechanism_weights(
+    ctx: Context, netuid: int, mecid: int, dests: list[int], weights: list[int], version_key: int
+) -> None:
+    ctx.ensure(not ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealEnabled")
+    store_weights(ctx, netuid, mecid, dests, weights, version_key)
+
+
+@call("SubtensorModule", "batch_set_weights", free=True)
+def batch_set_weights(
+    ctx: Context, netuids: list[int], weights: list[list[tuple[int, int]]], version_keys: list[int]
+) -> None:
+    """Sets what it can, and reports the rest in events."""
+    hotkey = ctx.signed()
+    ctx.ensure(len(netuids) == len(weights) == len(version_keys), "InputLengthsUnequal")
+    failures = []
+    for netuid, row, key in zip(netuids, weights, version_keys, strict=True):
+        try:
+            with ctx.state.transaction():
+                set_weights(ctx, netuid, [uid for uid, _ in row], [value for _, value in row], key)
+        except DispatchError as error:
+            failures.append((netuid, error.value))
+    if failures:
+        ctx.emit("SubtensorModule", "BatchCompletedWithErrors")
+    for netuid, value in failures:
+        ctx.emit("SubtensorModule", "BatchWeightItemFailed", [netuid, value])
+    ctx.emit("SubtensorModule", "BatchWeightsCompleted", [netuids, hotkey])
+
+
+def _current_epoch(ctx: Context, netuid: int) -> int:
+    return ctx.sub.get("SubnetEpochIndex", netuid) + should_run(ctx.sub, netuid, ctx.block)
+
+
+def hash_weights(who: str, netuid: int, uids: list[int], values: list[int], salt: list[int], version_key: int) -> str:
+    """blake2b-256 of the SCALE tuple (account, netuid, uids, values, salt, version key), as 0x-hex."""
+    lists = b"".join(scale.vec(items, lambda item: scale.integer(item, 16)) for items in (uids, values, salt))
+    data = ss58_decode(who) + scale.integer(netuid, 16) + lists + scale.integer(version_key, 64)
+    return "0x" + blake2b(data, digest_size=32).hexdigest()
+
+
+@call("SubtensorModule", "commit_weights", free=True)
+def commit_weights(ctx: Context, netuid: int, commit_hash: str) -> None:
+    hotkey = ctx.signed()
+    _ensure_mechanism(ctx, netuid, 0)
+    ctx.ensure(ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealDisabled")
+    uid = neurons.uid_of(ctx, netuid, hotkey)
+    ctx.ensure(_passes_rate_limit(ctx, netuid, uid), "CommittingWeightsTooFast")
+    epoch, period = _current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
+    commits = [item for item in ctx.sub.get("WeightCommits", netuid, hotkey) or [] if epoch <= item[1] + period]
+    ctx.ensure(len(commits) < MAX_COMMITS, "TooManyUnrevealedCommits")
+    ctx.sub.put("WeightCommits", netuid, hotkey, [*commits, (commit_hash, epoch, ctx.block, 0)])
+    neurons.set_last_update(ctx, netuid, uid)
+    ctx.emit("SubtensorModule", "WeightsCommitted", [hotkey, netuid, commit_hash])
+
+
+@call("SubtensorModule", "reveal_weights", free=True)
+def reveal_weights(
+    ctx: Context, netuid: int, uids: list[int], values: list[int], salt: list[int], version_key: int
+) -> None:
+    hotkey = ctx.signed()
+    ctx.ensure(ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealDisabled")
+    commits = ctx.sub.get("WeightCommits", netuid, hotkey) or []
+    revealed = hash_weights(hotkey, netuid, uids, values, salt, version_key)
+    epoch, period = _current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
+    place = next((index for index, item in enumerate(commits) if item[0] == revealed), None)
+    ctx.ensure(commits, "NoWeightsCommitFound")
+    ctx.ensure(place is not None, "InvalidRevealCommitHashNotMatch")
+    assert place is not None
+    due = commits[place][1] + period
+    ctx.ensure(epoch <= due, "ExpiredWeightCommit")
+    ctx.ensure(epoch == due, "RevealTooEarly")
+    left = commits[place + 1 :]
+    if left:
+        ctx.sub.put("WeightCommits", netuid, hotkey, left)
+    else:
+        ctx.sub.remove("WeightCommits", netuid, hotkey)
+    store_weights(ctx, netuid, 0, uids, values, version_key)
+    ctx.emit("SubtensorModule", "WeightsRevealed", [hotkey, netuid, revealed])
