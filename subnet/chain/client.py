@@ -66,7 +66,6 @@ class Hyperparameters:
     """Whether weights are committed encrypted and revealed `commit_reveal_period` epochs later."""
     commit_reveal_period: int
     max_validators: int
-    max_uids: int
     immunity_period: int
     """Blocks after registration during which a hotkey cannot be replaced."""
 
@@ -233,7 +232,6 @@ class Chain:
             commit_reveal=bool(raw["commit_reveal_weights_enabled"]),
             commit_reveal_period=int(raw["commit_reveal_period"]),
             max_validators=int(raw["max_validators"]),
-            max_uids=int(raw["max_allowed_uids"]),
             immunity_period=int(raw["immunity_period"]),
         )
 

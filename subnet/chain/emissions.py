@@ -29,12 +29,13 @@ class Earning:
     uid: int
     hotkey: str
     role: str
-    """validator, miner, both, or - for one that earned nothing and has no permit; with `owner` for the subnet's."""
+    """validator, miner, both, or - for one that earned nothing and has no permit; `owner` goes before it."""
     stake: float
     incentive: float
     dividends: float
     emission: float
-    """Alpha earned in the last epoch."""
+    """Alpha earned in the last epoch, stakers' part included. Without the owner's cut of the whole subnet, and without
+    what a hotkey of the owner would have got as a miner, which the chain withholds."""
     earned: float
     """Alpha earned in all the epochs looked at."""
     per_day: float
@@ -85,13 +86,13 @@ def summarize(history: list[Metagraph], network: str, block_time: float) -> Earn
         Earning(
             uid=row.uid,
             hotkey=row.hotkey,
-            role=_role(row, newest.owner_hotkey),
+            role=_role(row, newest),
             stake=row.stake,
             incentive=row.incentive,
             dividends=row.dividends,
-            emission=row.emission,
-            earned=sum(past.by_hotkey[row.hotkey].emission for past in history if row.hotkey in past.by_hotkey),
-            per_day=row.emission * epochs_per_day,
+            emission=_paid(row, newest),
+            earned=sum(_paid(past.by_hotkey[row.hotkey], past) for past in history if row.hotkey in past.by_hotkey),
+            per_day=_paid(row, newest) * epochs_per_day,
             permit=row.permit,
             weights_set=row.last_update if row.last_update > row.registered_at else None,
             link=link.format(hotkey=row.hotkey) if link else None,
@@ -148,9 +149,18 @@ async def _fetch(flags: ChainFlags, epochs: int) -> Earnings:
         await chain.close()
 
 
-def _role(row: Row, owner_hotkey: str) -> str:
-    validates, mines = row.permit or row.dividends > 0, row.incentive > 0
+def _paid(row: Row, metagraph: Metagraph) -> float:
+    if metagraph.owner_coldkey != row.coldkey and metagraph.owner_hotkey != row.hotkey:
+        return row.emission
+    shares = row.incentive + row.dividends
+    return row.emission * row.dividends / shares if shares else row.emission
+
+
+def _role(row: Row, metagraph: Metagraph) -> str:
+    mines = row.incentive > 0
+    # A permit alone says little: on a small subnet every miner that has earned stake gets one.
+    validates = row.dividends > 0 or (row.permit and not mines)
     role = "both" if validates and mines else "validator" if validates else "miner" if mines else "-"
-    if row.hotkey != owner_hotkey:
+    if row.hotkey != metagraph.owner_hotkey:
         return role
     return "owner" if role == "-" else f"owner, {role}"

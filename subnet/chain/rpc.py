@@ -51,7 +51,8 @@ def refusal(what: str, error: bt.BittensorError) -> ChainRefused:
     if not isinstance(error, bt.ChainError):
         return ChainRefused(f"{what} was refused: {error}")
     limited = error.code is bt.ErrorCode.RATE_LIMITED
-    return ChainRefused(f"the chain refused {what}: {error.message}; {error.remediation}", error.name, limited)
+    reason = f"{error.message.rstrip('. ')}; {error.remediation}"
+    return ChainRefused(f"the chain refused {what}: {reason}", error.name, limited)
 
 
 def unreachable(endpoint: str, detail: str) -> str:

@@ -12,8 +12,8 @@ from subnet.chain.emissions import render, summarize
 from subnet.chain.metagraph import Metagraph, Row
 
 OWNER = Row(0, "O", "C", 9.0, 0.0, 0.0, 0.0, True, 5, 5, None)
-VALIDATOR = Row(1, "V", "C", 7.0, 0.0, 1.0, 4.0, True, 90, 6, None)
-MINER = Row(2, "M", "C", 1.0, 1.0, 0.0, 5.0, False, 7, 7, None)
+VALIDATOR = Row(1, "V", "D", 7.0, 0.0, 1.0, 4.0, True, 90, 6, None)
+MINER = Row(2, "M", "D", 1.0, 1.0, 0.0, 5.0, False, 7, 7, None)
 GRAPH = Metagraph(2, 100, 360, 80, "O", "C", (OWNER, VALIDATOR, MINER))
 
 
@@ -23,8 +23,30 @@ def test_roles_rates_and_order() -> None:
     assert [row.role for row in earnings.rows] == ["miner", "validator", "owner, validator"]
     assert miner.per_day == pytest.approx(5.0 * 20) and miner.weights_set is None
     assert validator.weights_set == 90 and owner.weights_set is None and owner.link is None
-    both = replace(GRAPH, rows=(replace(MINER, permit=True), replace(OWNER, uid=1, permit=False)))
-    assert [row.role for row in summarize([both], "local", 12.0).rows] == ["both", "owner"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "role"),
+    [
+        ({}, "miner"),
+        ({"permit": True}, "miner"),
+        ({"dividends": 0.1}, "both"),
+        ({"incentive": 0.0}, "-"),
+        ({"incentive": 0.0, "permit": True}, "validator"),
+        ({"incentive": 0.0, "hotkey": "O"}, "owner"),
+    ],
+)
+def test_role(changes: dict[str, object], role: str) -> None:
+    graph = replace(GRAPH, rows=(replace(MINER, **changes),))  # type: ignore[arg-type]
+    assert summarize([graph], "local", 12.0).rows[0].role == role
+
+
+def test_the_owner_is_not_paid_as_a_miner() -> None:
+    shares = {"incentive": 0.25, "dividends": 0.75, "emission": 8.0}
+    owner, other = replace(OWNER, **shares), replace(MINER, **shares)  # type: ignore[arg-type]
+    same_coldkey = replace(MINER, uid=3, hotkey="M2", coldkey="C", **shares)  # type: ignore[arg-type]
+    rows = summarize([replace(GRAPH, rows=(owner, other, same_coldkey))], "local", 12.0).rows
+    assert {row.hotkey: row.emission for row in rows} == {"O": 6.0, "M": 8.0, "M2": 6.0}
 
 
 def test_history_follows_the_hotkey() -> None:
