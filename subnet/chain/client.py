@@ -72,7 +72,7 @@ class Hyperparameters:
 
 @dataclass(frozen=True)
 class WeightsOutcome:
-    """What became of an attempt to set weights. Exactly one of ok, `wait_blocks` > 0 and `refused` holds."""
+    """What became of an attempt to set weights: `ok`, or to be tried again after `wait_blocks`, or `refused`."""
 
     ok: bool
     committed: bool = False
@@ -109,6 +109,7 @@ class Chain:
             chain = cls(network)
         except ValueError as error:
             raise UserError(f"--subtensor.network: {error}") from None
+        rpc.quiet_session_ends()
         try:
             await chain._read(chain._client.connect(), timeout)
         except BaseException:

@@ -6,6 +6,7 @@ No state and no reconnecting (the SDK's session does that); the bounds themselve
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable
 from hashlib import blake2b
 from typing import Any, TypeVar
@@ -117,6 +118,23 @@ async def _bounded(endpoint: str, operation: Awaitable[T], timeout: float) -> T:
         return task.result()
     except (bt.RpcConnectionError, bt.ConnectionNotReady, OSError) as error:
         raise ChainUnreachable(unreachable(endpoint, str(error))) from error
+
+
+class _SessionEnded(logging.Filter):
+    """Drops asyncio's report that the SDK's session task died: every call it failed has raised that already."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        unretrieved = str(record.msg).startswith("Task exception was never retrieved")
+        return not (unretrieved and type(error).__module__.startswith("bittensor"))
+
+
+_session_ended = _SessionEnded()
+
+
+def quiet_session_ends() -> None:
+    """Keep asyncio from printing a traceback whenever the node goes away. Idempotent."""
+    logging.getLogger("asyncio").addFilter(_session_ended)
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:
