@@ -12,7 +12,8 @@ from collections import Counter
 from typing import Any
 
 from subnet.swarm import node
-from subnet.swarm.control import DhtControl, SwarmError
+from subnet.swarm.control import DhtControl
+from subnet.swarm.errors import SwarmError
 from subnet.swarm.gate import RecordGate
 from subnet.swarm.identity import Signer
 from subnet.swarm.records import KINDS, MAX_LEASE_S, BadRecord, Record, dht_subkey, record_key, seal, sign_record

@@ -17,6 +17,7 @@ from hivemind.p2p.p2p_daemon_bindings.utils import P2PDaemonError
 
 from subnet.errors import UserError
 from subnet.swarm import node, process
+from subnet.swarm.errors import SwarmError
 from subnet.swarm.node import DhtProcess
 
 MAX_MESSAGE_BYTES = 3500
@@ -30,10 +31,6 @@ _STOP_SECONDS = 3.0
 os.environ.setdefault("HIVEMIND_SHM_BUFFER_SIZE", "8192")
 
 
-class SwarmError(Exception):
-    """The DHT process is gone or does not answer; the message says which."""
-
-
 class DhtControl:
     """Runs the functions of `subnet.swarm.node` in the DHT process."""
 
@@ -43,7 +40,7 @@ class DhtControl:
         self._pending: set[Any] = set()
         self.p2pd = 0
 
-    async def start(self) -> tuple[str, list[bytes]]:
+    async def start(self) -> tuple[str, list[str]]:
         """Fork the process and wait for it; returns the libp2p daemon's control address and its public ones.
 
         Raises:

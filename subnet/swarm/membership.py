@@ -15,7 +15,7 @@ from subnet.config import RunConfig, first_difference, from_bytes
 from subnet.errors import ConfigError
 from subnet.swarm import multiaddr, node
 from subnet.swarm.bulletin import Bulletin
-from subnet.swarm.control import SwarmError
+from subnet.swarm.errors import SwarmError
 from subnet.swarm.identity import Binding
 from subnet.swarm.peers import Peer, PeerBook, peer_body
 from subnet.swarm.wire import WireError

@@ -22,7 +22,8 @@ from subnet.errors import UserError
 from subnet.swarm import blobs, hello, multiaddr
 from subnet.swarm.blobs import BlobClient
 from subnet.swarm.bulletin import Bulletin
-from subnet.swarm.control import DhtControl, SwarmError
+from subnet.swarm.control import DhtControl
+from subnet.swarm.errors import SwarmError
 from subnet.swarm.gate import RecordGate
 from subnet.swarm.identity import ChainCommitment, Signer, Verify, load_identity, sign_binding
 from subnet.swarm.membership import Membership
@@ -249,16 +250,15 @@ def _listen_address(config: NodeConfig) -> str:
     return text
 
 
-def _own_addresses(found: Iterable[bytes]) -> tuple[str, ...]:
+def _own_addresses(found: Iterable[str]) -> tuple[str, ...]:
     """Of the addresses libp2p reports, those others can use: loopback ones only if there is nothing else."""
-    usable = [m for m in found if _is_known(m)]
-    beyond = [m for m in usable if multiaddr.reach(m) != "loopback"]
-    return tuple(multiaddr.to_text(m) for m in beyond or usable)
+    usable = [text for text in found if _is_known(text)]
+    return tuple(m for m in usable if multiaddr.reach(multiaddr.to_bytes(m)) != "loopback") or tuple(usable)
 
 
-def _is_known(address: bytes) -> bool:
+def _is_known(text: str) -> bool:
     try:
-        multiaddr.split(address)
+        multiaddr.to_bytes(text)
     except ValueError:
         return False
     return True

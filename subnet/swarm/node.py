@@ -95,7 +95,7 @@ class DhtProcess(hivemind.DHT):
                 os.kill(node.p2p._child.pid, signal.SIGKILL)
 
 
-async def settle(dht: DhtProcess, node: DHTNode) -> tuple[int, str, list[bytes]]:
+async def settle(dht: DhtProcess, node: DHTNode) -> tuple[int, str, list[str]]:
     """First call: tolerate single bad entries, and end this process if the libp2p daemon ends.
 
     Returns the daemon's process id, its control address, and the addresses it is reached by.
@@ -109,7 +109,7 @@ async def settle(dht: DhtProcess, node: DHTNode) -> tuple[int, str, list[bytes]]
     node.protocol._validate_dictionary = dht.gate.keep_valid
     _keep(dht, watch())
     maddrs = await node.p2p.get_visible_maddrs(latest=True)
-    return node.p2p._child.pid, str(node.p2p.daemon_listen_maddr), [m.to_bytes() for m in maddrs]
+    return node.p2p._child.pid, str(node.p2p.daemon_listen_maddr), [str(m) for m in maddrs]
 
 
 async def configure(
