@@ -117,9 +117,9 @@ class _Writer:
             self._tokens += len(head)
 
     def _finish(self) -> None:
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
-        self._stream.close()
+        with self._stream:  # closed also when the disk is full
+            self._stream.flush()
+            os.fsync(self._stream.fileno())
         self.shards.append(ShardFile(self._name, self._tokens, self._digest.hexdigest()))
 
     def close(self) -> None:
