@@ -10,8 +10,10 @@ import asyncio
 import json
 from dataclasses import asdict, dataclass
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from subnet.chain.client import Chain
 from subnet.chain.errors import BlockMissing
@@ -19,6 +21,8 @@ from subnet.chain.flags import ChainFlags, add_chain_flags
 from subnet.chain.metagraph import Metagraph, Row
 
 DAY = 86_400
+WIDE = 130
+"""Columns from which full hotkeys fit."""
 EXPLORERS = {"finney": "https://taostats.io/hotkey/{hotkey}"}
 
 
@@ -104,24 +108,39 @@ def summarize(history: list[Metagraph], network: str, block_time: float) -> Earn
 
 
 def render(earnings: Earnings, console: Console) -> None:
-    """Print the table for people."""
+    """Print the table for people: hotkeys in full where the console is wide enough, else by their ends.
+
+    inc, div: shares of the miners' and the validators' reward; vp: validator permit; set: when weights were last set,
+    in blocks ago.
+    """
+    several = earnings.epochs > 1
+    caption = f"alpha, without the owner's cut; epoch: {earnings.tempo} blocks of {earnings.block_time:.2f} s"
+    if several:
+        caption += f"; earned in {earnings.epochs} epochs"
     title = f"Subnet {earnings.netuid} on {earnings.network}, block {earnings.block}"
-    epoch = f"epoch: {earnings.tempo} blocks of {earnings.block_time:.2f} s"
-    table = Table(title=title, caption=f"alpha; {epoch}; earned in the last {earnings.epochs} epoch(s)")
+    table = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column("uid", justify="right")
-    table.add_column("hotkey", overflow="fold")
-    table.add_column("role")
-    for name in ("stake", "incentive", "dividends", "last epoch", "earned", "per day"):
-        table.add_column(name, justify="right")
-    table.add_column("permit")
-    table.add_column("weights set", justify="right")
+    table.add_column("hotkey", no_wrap=True)
+    table.add_column("role", min_width=9)
+    for name in ("stake", "inc", "div", "epoch", *(["earned"] if several else []), "per day"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("vp", no_wrap=True)
+    table.add_column("set", justify="right", no_wrap=True)
     for row in earnings.rows:
-        hotkey = f"[link={row.link}]{row.hotkey}[/link]" if row.link else row.hotkey
-        amounts = (f"{row.emission:.4f}", f"{row.earned:.4f}", f"{row.per_day:.2f}")
-        shares = (f"{row.incentive:.4f}", f"{row.dividends:.4f}")
-        age = "never" if row.weights_set is None else f"{earnings.block - row.weights_set} blocks ago"
-        permit = "yes" if row.permit else "-"
-        table.add_row(str(row.uid), hotkey, row.role, f"{row.stake:.2f}", *shares, *amounts, permit, age)
+        name = row.hotkey if console.width >= WIDE else f"{row.hotkey[:5]}…{row.hotkey[-3:]}"
+        table.add_row(
+            str(row.uid),
+            Text(name, style=f"link {row.link}" if row.link else ""),
+            row.role,
+            f"{row.stake:,.1f}",
+            f"{row.incentive:.3f}",
+            f"{row.dividends:.3f}",
+            f"{row.emission:,.2f}",
+            *([f"{row.earned:,.2f}"] if several else []),
+            f"{row.per_day:,.1f}",
+            "yes" if row.permit else "-",
+            "never" if row.weights_set is None else f"-{earnings.block - row.weights_set}",
+        )
     console.print(table)
 
 

@@ -53,7 +53,7 @@ def check(metagraph: Metagraph, hotkey: str, role: str, flags: str) -> None:
     if row.stake == 0:
         raise UserError(
             f"validator {hotkey} has no stake on subnet {netuid}, so the chain will refuse its weights: add some with "
-            f"`btcli tx add-stake --netuid {netuid} --hotkey {hotkey} --amount-tao 100 {flags}`"
+            f"`btcli tx add-stake --netuid {netuid} --hotkey {hotkey} --amount-tao 10 {flags}`"
         )
     log.warning(
         "validator %s has no permit yet: its weights are refused until an epoch (every %d blocks) ranks its stake of "

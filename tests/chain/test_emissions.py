@@ -60,8 +60,17 @@ def test_links_only_where_an_explorer_looks() -> None:
 
 
 def test_render() -> None:
-    out = io.StringIO()
-    render(summarize([GRAPH], "local", 0.25), Console(file=out, width=160))
-    text = out.getvalue()
-    assert "Subnet 2 on local, block 100" in text and "10 blocks ago" in text and "never" in text
-    assert "4800.00" in text, "5 alpha each 90 s"
+    hotkey = "5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKutQY"
+    graph = replace(GRAPH, rows=(OWNER, VALIDATOR, replace(MINER, hotkey=hotkey)))
+
+    def text(width: int, epochs: int) -> str:
+        out = io.StringIO()
+        render(summarize([graph] * epochs, "local", 0.25), Console(file=out, width=width))
+        return out.getvalue()
+
+    narrow, wide = text(80, 1), text(160, 2)
+    assert "Subnet 2 on local, block 100" in narrow and "5Grwv…tQY" in narrow and hotkey in wide
+    assert "4,800.0" in narrow, "5 alpha each 90 s"
+    assert "-10" in narrow and "never" in narrow
+    assert "earned in 2 epochs" in wide and "10.00" in wide and "earned" not in narrow
+    assert max(map(len, narrow.splitlines())) <= 80
