@@ -3,7 +3,8 @@
     python -m subnet.localnet --ephemeral
     btcli subnets list --network local
 
-Not the Subtensor: its keys are public, and its consensus is one process. State is kept in --state and survives being killed.
+Not the Subtensor: its keys are public, and its consensus is one process. State is kept in --state and survives
+being killed.
 """
 
 from __future__ import annotations
@@ -27,15 +28,22 @@ MIN_BLOCK_TIME = 0.01
 
 
 def parser() -> argparse.ArgumentParser:
-    parse = argparse.ArgumentParser(prog="sn38 localnet", description="A Bittensor chain for development, in one process.")
+    parse = argparse.ArgumentParser(
+        prog="sn38 localnet", description="A Bittensor chain for development, in one process."
+    )
     parse.add_argument("--port", type=int, default=9944, help="websocket port; 0 lets the system choose (default 9944)")
     parse.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
     parse.add_argument("--block-time", type=float, help=f"seconds per block (default {DEFAULT_BLOCK_TIME})")
     parse.add_argument("--state", type=Path, help="folder of the chain (default ~/.sn38/localnet)")
     parse.add_argument("--ephemeral", action="store_true", help="keep the chain in memory only")
-    parse.add_argument("--tempo", type=int, default=360, help="blocks per epoch of newly registered subnets (default 360)")
     parse.add_argument(
-        "--weights-rate-limit", type=int, default=100, help="blocks between a hotkey's weights, on new subnets (default 100)"
+        "--tempo", type=int, default=360, help="blocks per epoch of newly registered subnets (default 360)"
+    )
+    parse.add_argument(
+        "--weights-rate-limit",
+        type=int,
+        default=100,
+        help="blocks between a hotkey's weights, on new subnets (default 100)",
     )
     return parse
 
@@ -73,11 +81,15 @@ async def _run(arguments: argparse.Namespace) -> int:
     folder = None if arguments.ephemeral else arguments.state or Path.home() / ".sn38" / "localnet"
     store = Store(folder)
     try:
-        chain, block_time = open_chain(store, arguments.block_time, Rules(arguments.tempo, arguments.weights_rate_limit))
+        chain, block_time = open_chain(
+            store, arguments.block_time, Rules(arguments.tempo, arguments.weights_rate_limit)
+        )
         await node.run(chain, block_time, arguments.host, arguments.port, stop)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise LocalnetError(f"port {arguments.port} is in use; stop what listens there, or pass another --port") from error
+            raise LocalnetError(
+                f"port {arguments.port} is in use; stop what listens there, or pass another --port"
+            ) from error
         raise LocalnetError(f"cannot listen on {arguments.host}:{arguments.port}: {error}") from error
     finally:
         store.close()

@@ -1,7 +1,7 @@
 """The chain: its head, its blocks, and the making of the next one.
 
-No consensus among nodes: this process makes every block, and a block is final when made. Hashes are blake2b-256 of the SCALE header as on
-Substrate; the state root is this chain's own (state.py).
+No consensus among nodes: this process makes every block, and a block is final when made. Hashes are blake2b-256 of
+the SCALE header as on Substrate; the state root is this chain's own (state.py).
 """
 
 from __future__ import annotations
@@ -122,8 +122,12 @@ class Chain:
         return extrinsic
 
     def produce(self, now_ms: int) -> StoredBlock:
-        """Makes, stores and announces the next block. Should anything fail, the chain stays at its head."""
+        """Makes, stores and announces the next block. Should anything fail, the chain stays at its head.
+
+        now_ms: Unix time in milliseconds; a clock that stands or goes back counts as one more millisecond.
+        """
         number = self.head.number + 1
+        now_ms = max(now_ms, self.ledger.get("Timestamp", "Now") + 1)
         making = executive.Block(self.ledger, self.state, self._rules, number)
         try:
             making.begin(self.head.hash, now_ms)

@@ -1,11 +1,12 @@
 """Calls and their meaning: the registry, the context a call runs in, and its errors.
 
-The calls themselves are in pallets/, one plain function each: `(ctx, **arguments as the metadata names them)`, raising DispatchError to
-refuse. A refused call leaves no trace but its error, as in FRAME's storage layers.
+The calls themselves are in pallets/, one plain function each: `(ctx, **arguments as the metadata names them)`,
+raising DispatchError to refuse. A refused call leaves no trace but its error, as in FRAME's storage layers.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 from subnet.localnet.ledger import Ledger, Pallet
 from subnet.localnet.metadata import PALLETS
 from subnet.localnet.state import State
+
+logger = logging.getLogger(__name__)
 
 ROOT = "root"
 """The origin of sudo calls; every other origin is the signer's SS58 address."""
@@ -36,6 +39,10 @@ def refusal(pallet: str, name: str) -> DispatchError:
 
 
 BAD_ORIGIN = "BadOrigin"
+CANNOT_LOOKUP = "CannotLookup"
+OTHER = "Other"
+OVERFLOW = {"Arithmetic": "Overflow"}
+"""A result does not fit its type."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def dispatch(ctx: Context, decoded: dict[str, Any]) -> None:
     handler = CALLS.get((decoded["call_module"], decoded["call_function"]))
     if handler is None or ctx.depth > MAX_DEPTH:
         raise refusal("System", "CallFiltered")
-    arguments = {argument["name"]: argument["value"] for argument in decoded["call_args"]}
+    arguments = {argument["name"]: _argument(argument) for argument in decoded["call_args"]}
     announced = len(ctx.events)
     try:
         with ctx.state.transaction():
@@ -125,6 +132,18 @@ def dispatch(ctx: Context, decoded: dict[str, Any]) -> None:
     except DispatchError:
         del ctx.events[announced:]
         raise
+    except Exception as error:
+        # A fault of this program's must cost the caller its call, not everybody the chain; it is logged.
+        del ctx.events[announced:]
+        logger.exception("%s.%s failed", decoded["call_module"], decoded["call_function"])
+        raise DispatchError(OVERFLOW if isinstance(error, ValueError | OverflowError) else OTHER) from error
+
+
+def _argument(argument: dict[str, Any]) -> Any:
+    value = argument["value"]
+    if argument["type"] == "MultiAddress" and not isinstance(value, str):
+        raise DispatchError(CANNOT_LOOKUP)
+    return value
 
 
 def is_free(decoded: dict[str, Any]) -> bool:

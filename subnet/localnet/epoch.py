@@ -1,7 +1,8 @@
 """What every block does by itself: prices fall, emission accrues, and at its tempo a subnet's epoch pays it out.
 
-The arithmetic is consensus/'s; here it meets the ledger. Order follows the Subtensor's `block_step`. Root dividends are not paid: where root
-holds stake, its part of the alpha is recycled, as the Subtensor does while alpha prices sum to no more than one.
+The arithmetic is consensus/'s; here it meets the ledger. Order follows the Subtensor's `block_step`. Root dividends
+are not paid: where root holds stake, its part of the alpha is recycled, as the Subtensor does while alpha prices
+sum to no more than one.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def _tao_shares(ctx: Context, started: list[int]) -> dict[int, int]:
 def _emit(ctx: Context, netuid: int, tao: int) -> None:
     sub = ctx.sub
     alpha_out = emission.block_emission(alpha_issuance(sub, netuid))
-    root = emission.root_proportion(sub.get("SubnetTAO", ROOT_NETUID), sub.get("TaoWeight"), alpha_issuance(sub, netuid))
+    root = emission.root_proportion(
+        sub.get("SubnetTAO", ROOT_NETUID), sub.get("TaoWeight"), alpha_issuance(sub, netuid)
+    )
     _inject(ctx, netuid, tao, int(alpha_out * root))
     sub.put("SubnetAlphaOutEmission", netuid, alpha_out)
     sub.add("SubnetAlphaOut", netuid, alpha_out)
@@ -210,15 +213,16 @@ def _pay(ctx: Context, netuid: int, hotkeys: list[str], payout: emission.Payout)
         stake.credit(ctx, hotkey, owner, netuid, reward)
         if not dividend:
             continue
-        held = dict(stake.holders(sub, hotkey, netuid))
-        held[owner] = held.get(owner, 0) - reward
-        for coldkey, amount in emission.split_dividends(dividend, owner, held, sub.get("Delegates", hotkey)).items():
+        take, held = sub.get("Delegates", hotkey), dict(stake.holders(sub, hotkey, netuid))
+        for coldkey, amount in emission.split_dividends(dividend, owner, held, take).items():
             stake.credit(ctx, hotkey, coldkey, netuid, amount)
-        sub.put("AlphaDividendsPerSubnet", netuid, hotkey, dividend)
+        sub.put("AlphaDividendsPerSubnet", netuid, hotkey, dividend - dividend * take // emission.U16_MAX)
     if payout.withheld and sub.get("RecycleOrBurn", netuid) == "Recycle":
         stake.recycle_alpha(ctx, netuid, payout.withheld)
     elif payout.withheld:
         stake.burn_alpha(ctx, netuid, payout.withheld)
+    if payout.unclaimed:
+        stake.burn_alpha(ctx, netuid, payout.unclaimed)
     ctx.emit("SubtensorModule", "IncentiveAlphaEmittedToMiners", {"netuid": netuid, "emissions": payout.miners})
 
 

@@ -1,7 +1,8 @@
-"""What happens inside a block: its first steps, each extrinsic's fee, nonce, dispatch and events, and its last steps.
+"""What happens inside a block: its first steps, each extrinsic's fee, nonce, dispatch and events, and its last
+steps.
 
-Not the choice of extrinsics and not headers (chain.py). Order follows FRAME's Executive: the chain's own step, the timestamp, the
-signed extrinsics.
+Not the choice of extrinsics and not headers (chain.py). Order follows FRAME's Executive: the chain's own step, the
+timestamp, the signed extrinsics.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class Block:
         epoch.block_step(ctx)
         self._keep("Initialization", ctx)
         self._ledger.pallet("Timestamp").put("Now", now_ms)
-        self._announce("System", "ExtrinsicSuccess", {"dispatch_info": {**dispatch_info(TIMESTAMP), "class": "Mandatory"}})
+        self._announce(
+            "System", "ExtrinsicSuccess", {"dispatch_info": {**dispatch_info(TIMESTAMP), "class": "Mandatory"}}
+        )
         self._included = 1
 
     def apply(self, extrinsic: Extrinsic) -> None:

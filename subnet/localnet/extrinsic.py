@@ -1,7 +1,8 @@
 """Signed extrinsics: the envelope's parser and the checks every one must pass before it may touch the state.
 
-Not dispatch (dispatch.py) and not queueing (mempool.py). Layout and rules are Substrate's extrinsic format 4 with the Subtensor's signed
-extensions; a refusal carries the text and code a Substrate node answers with, which is what the SDK knows by name.
+Not dispatch (dispatch.py) and not queueing (mempool.py). Layout and rules are Substrate's extrinsic format 4 with
+the Subtensor's signed extensions; a refusal carries the text and code a Substrate node answers with, which is what
+the SDK knows by name.
 """
 
 from __future__ import annotations
@@ -174,7 +175,8 @@ class Checker:
             raise Invalid(ANCIENT)
         if self._signed(extrinsic, anchors[0]):
             return
-        # An expired era cannot be told from a forged one by its bits; that it was right a period ago tells the honest sender more.
+        # An expired era cannot be told from a forged one by its bits; that it was right a period ago tells the
+        # honest sender more.
         expired = len(anchors) > 1 and anchors[1] is not None and self._signed(extrinsic, anchors[1])
         raise Invalid(ANCIENT if expired else BAD_PROOF)
 

@@ -1,7 +1,8 @@
 """The first block: //Alice's TAO and sudo key, root and subnet 1.
 
-The genesis hash commits to the metadata, because the SDK keeps metadata by genesis hash: chains that differ in either must not be mistaken
-for one another. Amounts and subnets as in the Subtensor's own localnet chain specification.
+The genesis hash commits to the metadata, because the SDK keeps metadata by genesis hash: chains that differ in
+either must not be mistaken for one another. Amounts and subnets as in the Subtensor's own localnet chain
+specification.
 """
 
 from __future__ import annotations

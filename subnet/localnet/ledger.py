@@ -1,7 +1,8 @@
 """The chain's state as values: typed reads and writes of storage items over the raw bytes.
 
-Not the bytes themselves (see state.py) and no rules. Keys and values go through `bittensor_core.Runtime`, the very codec the SDK decodes
-with, so what is written here is what a client reads. Values are shared with a cache: treat them as immutable, build a new one to change it.
+Not the bytes themselves (see state.py) and no rules. Keys and values go through `bittensor_core.Runtime`, the very
+codec the SDK decodes with, so what is written here is what a client reads. Values are shared with a cache: treat
+them as immutable, build a new one to change it.
 """
 
 from __future__ import annotations

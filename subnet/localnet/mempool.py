@@ -1,7 +1,7 @@
 """Extrinsics waiting for a block: by account in nonce order, by tip and arrival between accounts.
 
-Not validity itself (extrinsic.py, executive.py). Bounded in total and per account. Statuses and error codes are those of Substrate's
-transaction pool, which the SDK's submit-and-watch follows.
+Not validity itself (extrinsic.py, executive.py). Bounded in total and per account. Statuses and error codes are
+those of Substrate's transaction pool, which the SDK's submit-and-watch follows.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Mempool:
         """Takes a checked extrinsic for block `number` or later.
 
         Raises:
-            Invalid: stale or too far ahead (1010), already there (1013), tip too low to replace another (1014), full (1016).
+            Invalid: stale or too far ahead (1010), already there (1013), tip too low to replace another (1014),
+                full (1016).
         """
         if extrinsic.hash in self._by_hash:
             raise Invalid("Transaction is already imported", 1013, "Transaction Already Imported")
@@ -91,7 +92,7 @@ class Mempool:
                 pooled.watchers.remove(watcher)
 
     def ready(self) -> Iterator[Pooled]:
-        """What the next block may include, best first. An account's next one follows only if its nonce was meanwhile used."""
+        """What the next block may include, best first; an account's next one only once its nonce was used."""
         heap: list[tuple[int, int, Pooled]] = []
 
         def offer(account: str) -> None:

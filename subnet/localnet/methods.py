@@ -1,12 +1,14 @@
-"""The node's JSON-RPC methods: chain_, state_, author_, system_ and account_ as a Substrate node offers them to the SDK.
+"""The node's JSON-RPC methods: chain_, state_, author_, system_ and account_ as a Substrate node offers them to
+the SDK.
 
-Only translation between JSON and chain.py, and the fan-out of new blocks to subscriptions. Error codes and texts are Substrate's, since
-the SDK recognises refusals by them.
+Only translation between JSON and chain.py, and the fan-out of new blocks to subscriptions. Error codes and texts
+are Substrate's, since the SDK recognises refusals by them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Any
 
 from bittensor_core import ss58_decode
@@ -18,7 +20,7 @@ from subnet.localnet.ledger import Ledger
 from subnet.localnet.metadata import SS58_PREFIX
 from subnet.localnet.rpc import INVALID_PARAMS, Connection, Method, RpcError, Subscription
 from subnet.localnet.runtime import VERSION
-from subnet.localnet.state import Journal, StateDiscarded, page
+from subnet.localnet.state import StateDiscarded, page
 from subnet.localnet.store import StoredBlock
 
 MAX_KEYS = 1000
@@ -57,10 +59,14 @@ class Methods:
             "chain_getBlock": lambda _, params: self._whole(self._block(_parameter(params, 0))),
             "chain_subscribeNewHeads": lambda connection, _: self._subscribe_heads(connection, "chain_newHead"),
             "chain_subscribeAllHeads": lambda connection, _: self._subscribe_heads(connection, "chain_allHead"),
-            "chain_subscribeFinalizedHeads": lambda connection, _: self._subscribe_heads(connection, "chain_finalizedHead"),
+            "chain_subscribeFinalizedHeads": lambda connection, _: self._subscribe_heads(
+                connection, "chain_finalizedHead"
+            ),
             "state_getRuntimeVersion": lambda _, params: self._ledger(_parameter(params, 0)) and VERSION,
             "state_subscribeRuntimeVersion": self._subscribe_version,
-            "state_getMetadata": lambda _, params: self._ledger(_parameter(params, 0)) and hex0x(self._chain.runtime.v14),
+            "state_getMetadata": lambda _, params: (
+                self._ledger(_parameter(params, 0)) and hex0x(self._chain.runtime.v14)
+            ),
             "state_getStorage": self._get_storage,
             "state_getStorageHash": self._get_storage_hash,
             "state_getStorageSize": self._get_storage_size,
@@ -153,7 +159,7 @@ class Methods:
         keys = self._keys(_parameter(params, 0))
         subscription = connection.subscribe("state_storage")
         self._storage[subscription.identity] = (subscription, keys)
-        subscription.on_close = lambda: self._storage.pop(subscription.identity, None) and None
+        subscription.on_close = lambda: self._storage.pop(subscription.identity, None)
         subscription.notify(self._changes(self._chain.head.hash, keys))
         return subscription.identity
 
@@ -171,8 +177,6 @@ class Methods:
         return _hex(self._read(params))
 
     def _get_storage_hash(self, _: Connection, params: list[Any]) -> str | None:
-        from hashlib import blake2b
-
         value = self._read(params)
         return None if value is None else hex0x(blake2b(value, digest_size=32).digest())
 
@@ -184,8 +188,8 @@ class Methods:
         return self._ledger(_parameter(params, 1)).reader.get(_bytes(_parameter(params, 0), "the storage key"))
 
     def _query_storage(self, _: Connection, params: list[Any]) -> list[dict[str, Any]]:
-        block = self._block(_parameter(params, 1)) or self._ledger(_parameter(params, 1)) and self._chain.head
-        return [self._changes(block.hash, self._keys(_parameter(params, 0)))]
+        at = _parameter(params, 1) or hex0x(self._chain.head.hash)
+        return [self._changes(_bytes(at, "the block hash"), self._keys(_parameter(params, 0)))]
 
     def _get_keys(self, _: Connection, params: list[Any]) -> list[str]:
         count = _parameter(params, 1, MAX_KEYS)
@@ -205,10 +209,14 @@ class Methods:
         try:
             return hex0x(runtime_api.answer(call, str(name), data))
         except runtime_api.NotExported:
-            message = f"Client error: Execution failed: Execution aborted due to trap: Exported method {name} is not found"
+            message = (
+                f"Client error: Execution failed: Execution aborted due to trap: Exported method {name} is not found"
+            )
             raise RpcError(4003, message) from None
         except runtime_api.BadInput as error:
-            raise RpcError(4003, f"Client error: Execution failed: Bad input data provided to {name}: {error}") from None
+            raise RpcError(
+                4003, f"Client error: Execution failed: Bad input data provided to {name}: {error}"
+            ) from None
 
     def _submit(self, _: Connection, params: list[Any]) -> str:
         return hex0x(self._accept(params, None))
@@ -269,7 +277,7 @@ def _hex(value: bytes | None) -> str | None:
 def _opened(connection: Connection, notification: str, kept: dict[str, Subscription]) -> Subscription:
     subscription = connection.subscribe(notification)
     kept[subscription.identity] = subscription
-    subscription.on_close = lambda: kept.pop(subscription.identity, None) and None
+    subscription.on_close = lambda: kept.pop(subscription.identity, None)
     return subscription
 
 

@@ -1,6 +1,7 @@
 """The running node: the block loop and the RPC server around one chain.
 
-Time is here and nowhere below: a block's moment comes from the event loop's clock, its timestamp from the wall clock.
+Time is here and nowhere below: a block's moment comes from the event loop's clock, its timestamp from the wall
+clock.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ async def run(chain: Chain, block_time: float, host: str, port: int, stop: async
     bound = await server.start(host, port)
     try:
         chain.produce(_now_ms())
-        print(f"localnet ready on ws://{host}:{bound} (genesis {hex0x(chain.genesis)}, block {chain.head.number})", flush=True)
+        print(
+            f"localnet ready on ws://{host}:{bound} (genesis {hex0x(chain.genesis)}, block {chain.head.number})",
+            flush=True,
+        )
         await _produce(chain, block_time, stop)
     finally:
         await server.stop()

@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 over a websocket: framing, batches, subscriptions and their bounds.
 
-Knows nothing of blocks or state: methods.py gives it functions. One task reads a connection and one writes it; a client that does not read
-its notifications is disconnected. Wire behaviour follows Substrate's jsonrpsee server.
+Knows nothing of blocks or state: methods.py gives it functions. One task reads a connection and one writes it; a
+client that does not read its notifications is disconnected. Wire behaviour follows Substrate's jsonrpsee server.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,11 @@ MAX_SUBSCRIPTIONS = 1024
 MAX_UNSENT = 4096
 """Messages waiting for a client before it is disconnected."""
 
-ORIGINS = [None, re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"), "https://polkadot.js.org"]
+ORIGINS = [
+    None,
+    re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"),
+    Origin("https://polkadot.js.org"),
+]
 """A browser page from elsewhere must not reach a chain whose keys everybody knows; programs send no Origin."""
 
 PARSE_ERROR = -32700
@@ -62,7 +67,7 @@ class Subscription:
         self.identity = identity
         self._method = method
         self.closed = False
-        self.on_close: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], object] = lambda: None
 
     def notify(self, result: Any) -> None:
         if not self.closed:
@@ -150,7 +155,8 @@ class Connection:
             result = method(self, params)
         except RpcError as error:
             return _failure(identity, error) if "id" in request else None
-        except Exception:  # noqa: BLE001 - one faulty request must not end the chain; it is logged and reported
+        except Exception:
+            # One faulty request must not end the chain; it is logged, and the caller told.
             logger.exception("%s failed", name)
             return _failure(identity, RpcError(INTERNAL_ERROR, "Internal error"))
         return {"jsonrpc": "2.0", "id": identity, "result": result} if "id" in request else None

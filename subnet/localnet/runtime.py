@@ -1,7 +1,7 @@
 """The runtime this chain reports: its metadata for the chosen block time, its version, and the codec over them.
 
-The tables are in metadata/; only the slot duration differs from chain to chain. The SDK keeps metadata by genesis hash, so the genesis
-block commits to these bytes (genesis.py).
+The tables are in metadata/; only the slot duration differs from chain to chain. The SDK keeps metadata by genesis
+hash, so the genesis block commits to these bytes (genesis.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ class ChainRuntime:
     def build(cls, block_time_ms: int) -> ChainRuntime:
         codec = metadata.runtime(block_time_ms)
         apis = {
-            f"{api}_{method}": declared for api, methods in codec.runtime_api_map().items() for method, declared in methods.items()
+            f"{api}_{method}": declared
+            for api, methods in codec.runtime_api_map().items()
+            for method, declared in methods.items()
         }
         return cls(metadata.metadata_v14(block_time_ms), metadata.metadata_v15(block_time_ms), codec, apis)
 

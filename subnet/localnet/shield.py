@@ -1,8 +1,9 @@
 """MEV shield: the key clients encrypt extrinsics to, and the decryption of what they send.
 
-The SDK sends registrations only this way, so a chain without it cannot be registered on. The key is derived from a public constant: it hides
-nothing on a development chain. Wire format of Subtensor's shield pallet: key hash (16) | length of the KEM ciphertext (u16) | ML-KEM-768
-ciphertext | nonce (24) | XChaCha20-Poly1305 ciphertext under the shared secret.
+The SDK sends registrations only this way, so a chain without it cannot be registered on. The key is derived from a
+public constant: it hides nothing on a development chain. Wire format of Subtensor's shield pallet: key hash (16) |
+length of the KEM ciphertext (u16) | ML-KEM-768 ciphertext | nonce (24) | XChaCha20-Poly1305 ciphertext under the
+shared secret.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def unseal(ciphertext: bytes) -> bytes | None:
 def hchacha20(key: bytes, nonce: bytes) -> bytes:
     """The subkey of XChaCha20 (draft-irtf-cfrg-xchacha): 32 bytes from a 32-byte key and a 16-byte nonce.
 
-    ChaCha20's first block is its permuted state plus its initial state; taking the initial state off leaves what HChaCha20 outputs.
+    ChaCha20's first block is its permuted state plus its initial state; taking the initial state off leaves what
+    HChaCha20 outputs.
     """
     stream = Cipher(ChaCha20(key, nonce), mode=None).encryptor().update(bytes(64))
     initial = _SIGMA + struct.unpack("<8I", key) + struct.unpack("<4I", nonce)

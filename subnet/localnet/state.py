@@ -1,7 +1,8 @@
 """The chain's raw state: storage keys and values as bytes, with nested transactions and an undo journal per block.
 
-Not typed (see ledger.py), not on disk (see store.py), no Merkle trie. Substrate clients see exactly these bytes. The journal holds what
-each block overwrote, so any of the last `HISTORY` blocks can still be read; the idea is a database's rollback journal.
+Not typed (see ledger.py), not on disk (see store.py), no Merkle trie. Substrate clients see exactly these bytes.
+The journal holds what each block overwrote, so any of the last `HISTORY` blocks can still be read; the idea is a
+database's rollback journal.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class State:
 
     @property
     def root(self) -> bytes:
-        """32 bytes that depend on every key and value: the sum of the entries' blake2b-256 hashes modulo 2**256, cheap to keep current."""
+        """32 bytes that depend on every key and value: the sum of the entries' blake2b-256 hashes modulo 2**256."""
         return self._root.to_bytes(32, "little")
 
     def get(self, key: bytes) -> bytes | None:

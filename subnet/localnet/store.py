@@ -1,7 +1,7 @@
 """The chain on disk: one SQLite file, each block one transaction.
 
-Not the working state (see state.py, which is loaded from here at start). Write-ahead logging means a killed process loses at most the
-block it was writing; the state root kept with every block tells a damaged file from a whole one.
+Not the working state (see state.py, which is loaded from here at start). Write-ahead logging means a killed process
+loses at most the block it was writing; the state root kept with every block tells a damaged file from a whole one.
 """
 
 from __future__ import annotations
@@ -73,7 +73,18 @@ class Store:
             self._insert(genesis, {})
 
     def append(self, block: StoredBlock, changes: Journal, journal: Journal) -> None:
-        """Writes a block with the state it leaves (`changes`: new values, None deletes) and what it overwrote."""
+        """Writes a block with the state it leaves (`changes`: new values, None deletes) and what it overwrote.
+
+        Raises:
+            LocalnetError: it could not be written; nothing of it was.
+        """
+        try:
+            self._append(block, changes, journal)
+        except sqlite3.Error as error:
+            remedy = "free some space, then start again"
+            raise LocalnetError(f"cannot write block {block.number} to {self.folder}: {error}; {remedy}") from error
+
+    def _append(self, block: StoredBlock, changes: Journal, journal: Journal) -> None:
         with self._transaction():
             upserts = [(key, value) for key, value in changes.items() if value is not None]
             self._db.executemany("INSERT INTO state VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = ?2", upserts)
@@ -94,7 +105,9 @@ class Store:
             assert block is not None
             journals = [
                 (number, unpack_journal(entries))
-                for number, entries in self._db.execute("SELECT number, entries FROM journals WHERE number > 0 ORDER BY number")
+                for number, entries in self._db.execute(
+                    "SELECT number, entries FROM journals WHERE number > 0 ORDER BY number"
+                )
             ]
             state.load(self._db.execute("SELECT key, value FROM state"), journals, head)
         except (sqlite3.DatabaseError, struct.error) as error:
@@ -129,7 +142,8 @@ class Store:
         try:
             yield
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
 
@@ -176,7 +190,9 @@ def _open(folder: Path | None) -> sqlite3.Connection:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not path.exists() and any(folder.iterdir()):
-            raise LocalnetError(f"{folder} is not empty and holds no localnet chain; choose another folder with --state")
+            raise LocalnetError(
+                f"{folder} is not empty and holds no localnet chain; choose another folder with --state"
+            )
         database = sqlite3.connect(path, isolation_level=None, timeout=0)
     except (OSError, sqlite3.Error) as error:
         raise LocalnetError(f"cannot open the state folder {folder}: {error}; choose another with --state") from error
@@ -191,7 +207,9 @@ def _open(folder: Path | None) -> sqlite3.Connection:
     except sqlite3.OperationalError as error:
         database.close()
         if "locked" in str(error):
-            raise LocalnetError(f"{folder} is in use by another localnet; stop it, or choose another with --state") from error
+            raise LocalnetError(
+                f"{folder} is in use by another localnet; stop it, or choose another with --state"
+            ) from error
         raise LocalnetError(f"cannot use the state folder {folder}: {error}; choose another with --state") from error
     except sqlite3.DatabaseError as error:
         database.close()
@@ -211,9 +229,13 @@ def _check(database: sqlite3.Connection, path: Path) -> bool:
         raise LocalnetError(f"{path} is a database of another program; choose another folder with --state")
     version = database.execute("PRAGMA user_version").fetchone()[0]
     if version != FORMAT:
-        raise LocalnetError(f"{path} has format {version}, this version reads {FORMAT}; choose another folder with --state")
+        raise LocalnetError(
+            f"{path} has format {version}, this version reads {FORMAT}; choose another folder with --state"
+        )
     return True
 
 
 def _damaged(folder: Path | None, reason: str) -> LocalnetError:
-    return LocalnetError(f"the chain in {folder} is damaged ({reason}); move it away, or choose another folder with --state")
+    return LocalnetError(
+        f"the chain in {folder} is damaged ({reason}); move it away, or choose another folder with --state"
+    )

@@ -1,7 +1,8 @@
 """AdminUtils: the hyperparameters that root and subnet owners set.
 
-Mostly one table: which call writes which item, whether the owner may, within which bounds. Root may set everything. An owner is held to the
-freeze window before an epoch and to one change per parameter in so many epochs, as on the Subtensor; this chain's defaults for both are zero.
+Mostly one table: which call writes which item, whether the owner may, within which bounds. Root may set everything.
+An owner is held to the freeze window before an epoch and to one change per parameter in so many epochs, as on the
+Subtensor; this chain's defaults for both are zero.
 """
 
 from __future__ import annotations
@@ -97,7 +98,9 @@ SETTINGS: dict[str, Setting] = {
     "sudo_set_max_registrations_per_block": Setting("MaxRegistrationsPerBlock", None, "MaxRegistrationsPerBlockSet"),
     "sudo_set_min_burn": Setting("MinBurn", "MinBurn", "MinBurnSet", _min_burn),
     "sudo_set_max_burn": Setting("MaxBurn", "MaxBurn", "MaxBurnSet", _max_burn),
-    "sudo_set_max_allowed_validators": Setting("MaxAllowedValidators", None, "MaxAllowedValidatorsSet", _max_validators),
+    "sudo_set_max_allowed_validators": Setting(
+        "MaxAllowedValidators", None, "MaxAllowedValidatorsSet", _max_validators
+    ),
     "sudo_set_bonds_moving_average": Setting(
         "BondsMovingAverage", "BondsMovingAverage", "BondsMovingAverageSet", _bonds
     ),
@@ -118,9 +121,7 @@ SETTINGS: dict[str, Setting] = {
     "sudo_set_subtoken_enabled": Setting("SubtokenEnabled"),
     "sudo_set_yuma3_enabled": Setting("Yuma3On", "Yuma3Enabled"),
     "sudo_set_bonds_reset_enabled": Setting("BondsResetOn", "BondsResetEnabled", "BondsResetOnSet"),
-    "sudo_set_owner_immune_neuron_limit": Setting(
-        "ImmuneOwnerUidsLimit", "ImmuneNeuronLimit", None, _within(1, 10)
-    ),
+    "sudo_set_owner_immune_neuron_limit": Setting("ImmuneOwnerUidsLimit", "ImmuneNeuronLimit", None, _within(1, 10)),
     "sudo_set_min_non_immune_uids": Setting("MinNonImmuneUids", None, "MinNonImmuneUidsSet"),
     "sudo_set_mechanism_count": Setting("MechanismCountCurrent", "Unknown", None, _one_mechanism),
     "sudo_set_burn_half_life": Setting("BurnHalfLife", "BurnHalfLife", None, _within(1, 36_100)),

@@ -1,7 +1,7 @@
 """TAO: accounts, transfers, minting and burning.
 
-Balances live in System.Account, as on the Subtensor; total issuance is kept here and in SubtensorModule alike. No locks or freezes: nothing
-on this chain makes them.
+Balances live in System.Account, as on the Subtensor; total issuance is kept here and in SubtensorModule alike. No
+locks or freezes: nothing on this chain makes them.
 """
 
 from __future__ import annotations
@@ -142,5 +142,3 @@ def _set_free(ctx: Context, who: str, amount: int) -> None:
     # A reaped account keeps its nonce, so that an old extrinsic of its cannot be replayed.
     data = {**record["data"], "free": amount}
     ctx.ledger.put("System", "Account", (who,), {**record, "providers": int(amount > 0), "data": data})
-
-

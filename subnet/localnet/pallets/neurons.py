@@ -1,6 +1,7 @@
 """Neurons: registering a hotkey on a subnet, replacing the weakest when it is full, and the endpoint it serves.
 
-Prices and the choice of whom to replace follow the Subtensor. No proof of work: the SDK's way in is paying the burn price.
+Prices and the choice of whom to replace follow the Subtensor. No proof of work: the SDK's way in is paying the burn
+price.
 """
 
 from __future__ import annotations
@@ -102,7 +103,10 @@ def owned_uids(sub: Pallet, netuid: int) -> list[int]:
 
 
 def to_replace(ctx: Context, netuid: int) -> int | None:
-    """The uid a newcomer to a full subnet gets: least emission, then oldest, then lowest; the immune last, the owner's never."""
+    """The uid a newcomer to a full subnet gets: least emission, then oldest, then lowest.
+
+    The immune come last, the owner's never; None when nobody is left.
+    """
     safe = set(owned_uids(ctx.sub, netuid)[: max(ctx.sub.get("ImmuneOwnerUidsLimit", netuid), 1)])
     immune: list[tuple[int, int, int]] = []
     exposed: list[tuple[int, int, int]] = []

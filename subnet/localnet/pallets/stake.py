@@ -1,7 +1,8 @@
 """Stake: who holds how much alpha on which hotkey, the pool it is bought from, and the calls that move it.
 
-Amounts are rao. On root (netuid 0) one alpha is one TAO and there is no pool. Alpha is kept per (hotkey, coldkey, subnet); the runtime's
-share pools give the same amounts up to rounding. No locks, no collateral, no children: nothing here makes them.
+Amounts are rao. On root (netuid 0) one alpha is one TAO and there is no pool. Alpha is kept per (hotkey, coldkey,
+subnet); the runtime's share pools give the same amounts up to rounding. No locks, no collateral, no children:
+nothing here makes them.
 """
 
 from __future__ import annotations
@@ -76,8 +77,10 @@ def _change(ctx: Context, hotkey: str, coldkey: str, netuid: int, amount: int) -
     ctx.sub.add("TotalAlphaStaked", netuid, amount)
 
 
-def buy(ctx: Context, coldkey: str, netuid: int, tao: int, limit: int | None = None, partial: bool = False) -> market.Swap:
-    """Pays TAO into a subnet's pool for alpha, which is then outstanding but not yet anybody's stake. The fee is burned."""
+def buy(
+    ctx: Context, coldkey: str, netuid: int, tao: int, limit: int | None = None, partial: bool = False
+) -> market.Swap:
+    """Pays TAO into a subnet's pool for alpha, then outstanding but not yet anybody's stake. The fee is burned."""
     swap = _swapped(ctx, netuid, tao, limit, partial, buying=True)
     balances.burn(ctx, coldkey, swap.fee)
     balances.move(ctx, coldkey, subnet_account(netuid), swap.paid)
@@ -85,7 +88,9 @@ def buy(ctx: Context, coldkey: str, netuid: int, tao: int, limit: int | None = N
     return swap
 
 
-def sell(ctx: Context, coldkey: str, netuid: int, alpha: int, limit: int | None = None, partial: bool = False) -> market.Swap:
+def sell(
+    ctx: Context, coldkey: str, netuid: int, alpha: int, limit: int | None = None, partial: bool = False
+) -> market.Swap:
     """Pays outstanding alpha into a subnet's pool for TAO. The fee is burned."""
     swap = _swapped(ctx, netuid, alpha, limit, partial, buying=False)
     balances.move(ctx, subnet_account(netuid), coldkey, swap.received)
@@ -140,7 +145,9 @@ def _tradable(ctx: Context, netuid: int) -> None:
     ctx.ensure(ctx.sub.get("SubtokenEnabled", netuid), "SubtokenDisabled")
 
 
-def stake_tao(ctx: Context, hotkey: str, netuid: int, tao: int, limit: int | None = None, partial: bool = False) -> None:
+def stake_tao(
+    ctx: Context, hotkey: str, netuid: int, tao: int, limit: int | None = None, partial: bool = False
+) -> None:
     coldkey = ctx.signed()
     _tradable(ctx, netuid)
     ctx.ensure(tao >= MIN_STAKE, "AmountTooLow")
@@ -153,7 +160,9 @@ def stake_tao(ctx: Context, hotkey: str, netuid: int, tao: int, limit: int | Non
     ctx.emit("SubtensorModule", "StakeAdded", [coldkey, hotkey, paid, swap.received, netuid, swap.fee])
 
 
-def unstake_alpha(ctx: Context, hotkey: str, netuid: int, alpha: int, limit: int | None = None, partial: bool = False) -> None:
+def unstake_alpha(
+    ctx: Context, hotkey: str, netuid: int, alpha: int, limit: int | None = None, partial: bool = False
+) -> None:
     coldkey = ctx.signed()
     _tradable(ctx, netuid)
     ctx.ensure(keys.exists(ctx, hotkey), "HotKeyAccountNotExists")
@@ -210,7 +219,10 @@ def _move(
     ctx: Context, source: tuple[str, str, int], dest: tuple[str, str, int], alpha: int,
     limit: int | None = None, partial: bool = False,
 ) -> int:  # fmt: skip
-    """Moves alpha from one (hotkey, coldkey, netuid) to another, through both pools if the subnets differ; TAO's worth."""
+    """Moves alpha from one (hotkey, coldkey, netuid) to another, through both pools if the subnets differ.
+
+    Returns its worth in rao of TAO.
+    """
     hotkey, coldkey, netuid = source
     to_hotkey, to_coldkey, to_netuid = dest
     _tradable(ctx, netuid)
@@ -234,12 +246,19 @@ def _move(
 
 @call("SubtensorModule", "move_stake")
 def move_stake(
-    ctx: Context, origin_hotkey: str, destination_hotkey: str, origin_netuid: int, destination_netuid: int, alpha_amount: int
+    ctx: Context,
+    origin_hotkey: str,
+    destination_hotkey: str,
+    origin_netuid: int,
+    destination_netuid: int,
+    alpha_amount: int,
 ) -> None:
     who = ctx.signed()
     tao = _move(ctx, (origin_hotkey, who, origin_netuid), (destination_hotkey, who, destination_netuid), alpha_amount)
     ctx.emit(
-        "SubtensorModule", "StakeMoved", [who, origin_hotkey, origin_netuid, destination_hotkey, destination_netuid, tao]
+        "SubtensorModule",
+        "StakeMoved",
+        [who, origin_hotkey, origin_netuid, destination_hotkey, destination_netuid, tao],
     )
 
 

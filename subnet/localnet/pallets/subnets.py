@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+from fractions import Fraction
 from typing import Any
 
 from subnet.localnet.dispatch import BAD_ORIGIN, ROOT, Context, DispatchError, call
@@ -65,10 +65,22 @@ def initialize(ctx: Context, netuid: int, tempo: int) -> None:
         "SubnetMechanism": DYNAMIC,
         "NetworkRegisteredAt": ctx.block,
         "SubnetEmissionEnabled": False,
-        "TokenSymbol": SYMBOLS[netuid] if netuid < len(SYMBOLS) else f"sn{netuid}",
+        "TokenSymbol": _free_symbol(ctx.sub, netuid),
     }.items():
         ctx.sub.put(item, netuid, value)
     ctx.sub.add("TotalNetworks", 1)
+
+
+def _free_symbol(sub: Pallet, netuid: int) -> str:
+    taken = {symbol for other, symbol in sub.items("TokenSymbol") if other != netuid}
+    return next((symbol for symbol in SYMBOLS[netuid:] + SYMBOLS if symbol not in taken), f"sn{netuid}")
+
+
+def _median_price(sub: Pallet, taken: list[int]) -> Fraction:
+    """The median price of an alpha in TAO over the subnets, 1 when there are none: what a new subnet's alpha costs."""
+    prices = sorted(stake.pool(sub, netuid).price for netuid in taken if netuid != stake.ROOT_NETUID)
+    prices = [price for price in prices if price] or [Fraction(1)]
+    return (prices[(len(prices) - 1) // 2] + prices[len(prices) // 2]) / 2
 
 
 def open_pool(ctx: Context, netuid: int, owner: str, hotkey: str, tao: int, alpha: int) -> None:
@@ -92,8 +104,7 @@ def _register(ctx: Context, hotkey: str, identity: dict[str, str] | None) -> Non
     ctx.ensure(len(taken) - 1 < ctx.sub.get("SubnetLimit"), "SubnetLimitReached")
     cost = lock_cost(ctx.sub, ctx.block)
     ctx.ensure(balances.free(ctx.ledger, coldkey) >= cost, "CannotAffordLockCost")
-    prices = [stake.pool(ctx.sub, netuid).price for netuid in taken if netuid != stake.ROOT_NETUID]
-    price = median([price for price in prices if price] or [1])
+    price = _median_price(ctx.sub, taken)
     netuid = next(number for number in range(1, len(taken) + 1) if number not in taken)
     initialize(ctx, netuid, ctx.rules.tempo)
     balances.move(ctx, coldkey, stake.subnet_account(netuid), cost)

@@ -1,7 +1,7 @@
 """Weights: what validators say of miners, and the checks before it is believed.
 
-One mechanism per subnet. Commit-reveal by hash works where a subnet switches it on; by timelock it does not, for want of the drand beacon.
-Checks and their order are the Subtensor's `set_weights`.
+One mechanism per subnet. Commit-reveal by hash works where a subnet switches it on; by timelock it does not, for
+want of the drand beacon. Checks and their order are the Subtensor's `set_weights`.
 """
 
 from __future__ import annotations

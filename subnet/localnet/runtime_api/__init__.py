@@ -1,7 +1,7 @@
 """Runtime APIs: what `state_call` answers, by name. The answers are in this package's modules, one per concern.
 
-Pure functions of one block's state. Inputs and outputs are typed by the metadata's API table; a name that is not registered here is
-reported as not exported, which is how a client learns what a runtime lacks.
+Pure functions of one block's state. Inputs and outputs are typed by the metadata's API table; a name that is not
+registered here is reported as not exported, which is how a client learns what a runtime lacks.
 """
 
 from __future__ import annotations

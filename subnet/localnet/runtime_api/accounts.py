@@ -114,7 +114,9 @@ def stake_availability(call: Call, coldkeys: list[str], netuids: list[int] | Non
 
 
 @api("StakeInfoRuntimeApi_get_stake_fee")
-def stake_fee(call: Call, origin: Any, origin_coldkey: str, destination: Any, destination_coldkey: str, amount: int) -> int:
+def stake_fee(
+    call: Call, origin: Any, origin_coldkey: str, destination: Any, destination_coldkey: str, amount: int
+) -> int:
     """rao: the swap fee of the subnet that is left, or entered from outside."""
     netuid = origin[1] if origin else destination[1] if destination else stake.ROOT_NETUID
     if netuid == stake.ROOT_NETUID or (origin and destination and origin[1] == destination[1]):

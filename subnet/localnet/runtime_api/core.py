@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bittensor_core import ss58_encode
+
 from subnet.localnet import executive
 from subnet.localnet.extrinsic import Invalid, parse
 from subnet.localnet.metadata import scale
@@ -45,8 +47,6 @@ def metadata_versions(call: Call, data: bytes) -> bytes:
 def account_nonce(call: Call, data: bytes) -> bytes:
     if len(data) != 32:
         raise BadInput("an account id was expected")
-    from bittensor_core import ss58_encode
-
     return scale.u32(executive.nonce(call.ledger, ss58_encode(data, call.runtime.codec.ss58_format)))
 
 

@@ -1,6 +1,7 @@
 """The metagraph: a subnet's whole state in one answer, with a column per neuron property.
 
-As the Subtensor computes it since ranks, trust and pruning scores were dropped there: those three columns are empty.
+As the Subtensor computes it since ranks, trust and pruning scores were dropped there: those three columns are
+empty.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from subnet.localnet.ledger import Pallet
+from subnet.localnet.metadata.api_types import METAGRAPH_FIELDS, SELECTIVE_EXTRA_FIELDS
+from subnet.localnet.metadata.pallet import split_commas
 from subnet.localnet.pallets import neurons, stake, subnets
 from subnet.localnet.runtime_api import Call, api
 from subnet.localnet.runtime_api.subnets import clock_fields, hyperparameter_fields, name, pool_fields
@@ -102,18 +105,9 @@ def all_mechagraphs(call: Call) -> list[Any]:
     return all_metagraphs(call)
 
 
-SELECTABLE = (
-    "netuid name symbol identity network_registered_at owner_hotkey owner_coldkey block tempo last_step"
-    " blocks_since_last_step subnet_emission alpha_in alpha_out tao_in alpha_out_emission alpha_in_emission tao_in_emission"
-    " pending_alpha_emission pending_root_emission subnet_volume moving_price rho kappa min_allowed_weights max_weights_limit"
-    " weights_version weights_rate_limit activity_cutoff max_validators num_uids max_uids burn difficulty"
-    " registration_allowed pow_registration_allowed immunity_period min_difficulty max_difficulty min_burn max_burn"
-    " adjustment_alpha adjustment_interval target_regs_per_interval max_regs_per_block serving_rate_limit"
-    " commit_reveal_weights_enabled commit_reveal_period liquid_alpha_enabled alpha_high alpha_low bonds_moving_avg hotkeys"
-    " coldkeys identities axons active validator_permit pruning_score last_update emission dividends incentives consensus"
-    " trust rank block_at_registration alpha_stake tao_stake total_stake tao_dividends_per_hotkey"
-    " alpha_dividends_per_hotkey validators commitments"
-).split()
+SELECTABLE = [
+    field.partition(":")[0].strip() for field in split_commas(f"{METAGRAPH_FIELDS}, {SELECTIVE_EXTRA_FIELDS}")
+]
 """Columns by the index a selective query names them with."""
 
 

@@ -27,7 +27,8 @@ def pool_fields(sub: Pallet, netuid: int) -> dict[str, Any]:
         "alpha_out_emission": sub.get("SubnetAlphaOutEmission", netuid),
         "alpha_in_emission": sub.get("SubnetAlphaInEmission", netuid),
         "tao_in_emission": sub.get("SubnetTaoInEmission", netuid),
-        "pending_alpha_emission": sub.get("PendingValidatorEmission", netuid) + sub.get("PendingServerEmission", netuid),
+        "pending_alpha_emission": sub.get("PendingValidatorEmission", netuid)
+        + sub.get("PendingServerEmission", netuid),
         "pending_root_emission": 0,
         "subnet_volume": sub.get("SubnetVolume", netuid),
         "moving_price": sub.get("SubnetMovingPrice", netuid),
@@ -163,15 +164,16 @@ def hyperparams_v2(call: Call, netuid: int) -> dict[str, Any] | None:
 
 
 V3_TYPES = {
-    "kappa": "U16", "immunity_period": "U16", "min_allowed_weights": "U16", "max_weights_limit": "U16", "tempo": "U16",
-    "weights_version": "U64", "weights_rate_limit": "U64", "activity_cutoff": "U64", "activity_cutoff_factor": "U32",
-    "registration_allowed": "Bool", "target_regs_per_interval": "U16", "min_burn": "TaoBalance", "max_burn": "TaoBalance",
-    "burn_half_life": "U16", "burn_increase_mult": "U64F64", "bonds_moving_avg": "U64", "max_regs_per_block": "U16",
-    "serving_rate_limit": "U64", "max_validators": "U16", "commit_reveal_period": "U64",
-    "commit_reveal_weights_enabled": "Bool", "alpha_high": "U16", "alpha_low": "U16", "liquid_alpha_enabled": "Bool",
-    "alpha_sigmoid_steepness": "I32F32", "yuma_version": "U16", "subnet_is_active": "Bool", "transfers_enabled": "Bool",
-    "bonds_reset_enabled": "Bool", "user_liquidity_enabled": "Bool", "owner_cut_enabled": "Bool",
-    "owner_cut_auto_lock_enabled": "Bool", "min_childkey_take": "U16",
+    "kappa": "U16", "immunity_period": "U16", "min_allowed_weights": "U16", "max_weights_limit": "U16",
+    "tempo": "U16", "weights_version": "U64", "weights_rate_limit": "U64", "activity_cutoff": "U64",
+    "activity_cutoff_factor": "U32", "registration_allowed": "Bool", "target_regs_per_interval": "U16",
+    "min_burn": "TaoBalance", "max_burn": "TaoBalance", "burn_half_life": "U16", "burn_increase_mult": "U64F64",
+    "bonds_moving_avg": "U64", "max_regs_per_block": "U16", "serving_rate_limit": "U64", "max_validators": "U16",
+    "commit_reveal_period": "U64", "commit_reveal_weights_enabled": "Bool", "alpha_high": "U16", "alpha_low": "U16",
+    "liquid_alpha_enabled": "Bool", "alpha_sigmoid_steepness": "I32F32", "yuma_version": "U16",
+    "subnet_is_active": "Bool", "transfers_enabled": "Bool", "bonds_reset_enabled": "Bool",
+    "user_liquidity_enabled": "Bool", "owner_cut_enabled": "Bool", "owner_cut_auto_lock_enabled": "Bool",
+    "min_childkey_take": "U16",
 }  # fmt: skip
 """Names in the order clients show them, with the tag each value carries."""
 
