@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -19,8 +19,6 @@ from subnet.chain.errors import ChainRefused, ChainUnreachable, NoSuchSubnet
 from subnet.chain.keys import hotkey_from_uri
 from subnet.chain.preflight import MINER, VALIDATOR, preflight
 from subnet.errors import UserError
-
-from .conftest import Node
 
 T = TypeVar("T")
 
@@ -36,9 +34,17 @@ class Subnet:
     miner: wallets.DevWallet
 
 
-def on_chain(node: Node, use: Callable[[Chain], Awaitable[T]]) -> T:
+@pytest.fixture(scope="module")
+def node(start_localnet: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A chain of this module's own, since a test kills it; it keeps its state."""
+    state = str(tmp_path_factory.mktemp("chain"))
+    tempo, limit = str(EPOCH), str(LIMIT)
+    return start_localnet("--state", state, "--block-time", "0.1", "--tempo", tempo, "--weights-rate-limit", limit)
+
+
+def on_chain(node: Any, use: Callable[[Chain], Awaitable[T]]) -> T:
     async def run() -> T:
-        chain = await Chain.connect(node.url)
+        chain = await Chain.connect(node.endpoint)
         try:
             return await asyncio.wait_for(use(chain), 60)
         finally:
@@ -48,7 +54,7 @@ def on_chain(node: Node, use: Callable[[Chain], Awaitable[T]]) -> T:
 
 
 @pytest.fixture(scope="module")
-def subnet(node: Node, tmp_path_factory: pytest.TempPathFactory) -> Subnet:
+def subnet(node: Any, tmp_path_factory: pytest.TempPathFactory) -> Subnet:
     """The newcomer's loop, with what it must refuse on the way."""
     folder = tmp_path_factory.mktemp("wallets")
     owner, validator, miner = (wallets.create_wallet(folder, name) for name in ("owner", "validator", "miner"))
@@ -82,7 +88,7 @@ def test_wallets_are_reused(tmp_path: Path) -> None:
     assert other.coldkey_ss58 == first.coldkey_ss58 and other.hotkey_ss58 != first.hotkey_ss58
 
 
-def test_blocks(node: Node) -> None:
+def test_blocks(node: Any) -> None:
     async def use(chain: Chain) -> None:
         assert await chain.block_hash(10**6) is None
         head = await chain.head()
@@ -93,7 +99,7 @@ def test_blocks(node: Node) -> None:
             if len(seen) == 3:
                 break
         assert [new.number - seen[0].number for new in seen] == [0, 1, 2]
-        fresh = await Chain.connect(node.url)
+        fresh = await Chain.connect(node.endpoint)
         assert [await fresh.block_hash(new.number) for new in seen] == [new.hash for new in seen]
         await fresh.close()
         assert 0.05 <= await chain.block_time() <= 0.2
@@ -101,7 +107,7 @@ def test_blocks(node: Node) -> None:
     on_chain(node, use)
 
 
-def test_clock_is_known_within_two_seconds_and_follows(node: Node) -> None:
+def test_clock_is_known_within_two_seconds_and_follows(node: Any) -> None:
     async def use(chain: Chain) -> None:
         started = time.monotonic()
         clock = await chain.clock()
@@ -116,7 +122,7 @@ def test_clock_is_known_within_two_seconds_and_follows(node: Node) -> None:
     on_chain(node, use)
 
 
-def test_metagraph(node: Node, subnet: Subnet) -> None:
+def test_metagraph(node: Any, subnet: Subnet) -> None:
     async def use(chain: Chain) -> None:
         await chain.commit(subnet.netuid, subnet.miner.signer, b"\x00\xff any bytes")
         graph = await chain.metagraph(subnet.netuid)
@@ -137,7 +143,7 @@ def test_metagraph(node: Node, subnet: Subnet) -> None:
     on_chain(node, use)
 
 
-def test_refusals_are_one_clear_line(node: Node, subnet: Subnet) -> None:
+def test_refusals_are_one_clear_line(node: Any, subnet: Subnet) -> None:
     async def use(chain: Chain) -> None:
         with pytest.raises(ChainRefused, match="the chain refused transfer: "):
             await wallets.fund(chain, subnet.miner, subnet.owner.coldkey_ss58, 1e6)
@@ -151,7 +157,7 @@ def test_refusals_are_one_clear_line(node: Node, subnet: Subnet) -> None:
     on_chain(node, use)
 
 
-def test_weights_and_earnings(node: Node, subnet: Subnet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_weights_and_earnings(node: Any, subnet: Subnet, capsys: pytest.CaptureFixture[str]) -> None:
     netuid, validator = subnet.netuid, subnet.validator.signer
 
     async def next_epoch(chain: Chain) -> None:
@@ -187,13 +193,13 @@ def test_weights_and_earnings(node: Node, subnet: Subnet, capsys: pytest.Capture
         assert table.rows[1].earned > table.rows[1].emission and table.epochs == 2
 
     on_chain(node, use)
-    assert earnings.main(["--netuid", str(netuid), "--subtensor.network", node.url, "--json"]) == 0
+    assert earnings.main(["--netuid", str(netuid), "--subtensor.network", node.endpoint, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["netuid"] == netuid and len(printed["rows"]) == 3 and printed["rows"][0]["role"] == "validator"
 
 
 @pytest.mark.slow
-def test_the_node_may_vanish_and_come_back(node: Node, subnet: Subnet, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_node_may_vanish_and_come_back(node: Any, subnet: Subnet, caplog: pytest.LogCaptureFixture) -> None:
     async def use(chain: Chain) -> None:
         clock = await chain.clock()
         node.kill()
