@@ -18,8 +18,19 @@ _CHUNK = 2**18
 _NORM_CHUNK = 2**16
 
 
+def clip_factors(norms: Sequence[float]) -> list[float]:
+    """min(1, median / norm) of each declared norm; the median is over the norms above zero, 1 where there is none.
+
+    Raises ValueError for a norm that is negative or not finite.
+    """
+    if not all(math.isfinite(n) and n >= 0.0 for n in norms):
+        raise ValueError("norms must be finite and not negative")
+    median = _median([n for n in norms if n > 0.0])
+    return [median / n if n > median else 1.0 for n in norms]
+
+
 def mean_weights(tokens: Sequence[int], norms: Sequence[float]) -> list[float]:
-    """Weight of each member in the mean, an fp32 value: tokens_i / sum(tokens) * min(1, median / norm_i).
+    """Weight of each member in the mean, an fp32 value: tokens_i / sum(tokens) * clip_i of `clip_factors`.
 
     `tokens`: tokens trained, `norms`: declared L2 norms of the whole pseudo-gradients. The median is over the norms
     above zero (what changes nothing sets no scale), the mean of the middle two for an even count. Integer sum, then
@@ -31,13 +42,9 @@ def mean_weights(tokens: Sequence[int], norms: Sequence[float]) -> list[float]:
         raise ValueError(f"one norm per token count is needed, got {len(tokens)} and {len(norms)}")
     if not any(tokens) or min(tokens) < 0:
         raise ValueError("there is nobody to average, or token counts are negative or all zero")
-    if not all(math.isfinite(n) and n >= 0.0 for n in norms):
-        raise ValueError("norms must be finite and not negative")
     total = sum(tokens)
-    median = _median([n for n in norms if n > 0.0])
-    shares = [t / total for t in tokens]
-    clips = [median / n if n > median else 1.0 for n in norms]
-    return [float(np.float32(share * clip)) for share, clip in zip(shares, clips, strict=True)]
+    clips = clip_factors(norms)
+    return [float(np.float32(t / total * clip)) for t, clip in zip(tokens, clips, strict=True)]
 
 
 def reduce_part(decoded: Sequence[Tensor | None], tokens: Sequence[int], norms: Sequence[float]) -> Tensor:
