@@ -1,6 +1,6 @@
 """A miner of the subnet.
 
-    python neurons/miner.py --netuid 2 --wallet.name miner --wallet.hotkey default --subtensor.network local
+python neurons/miner.py --netuid 2 --wallet.name miner --wallet.hotkey default --subtensor.network local
 """
 
 import sys

@@ -1,6 +1,6 @@
 """A validator of the subnet.
 
-    python neurons/validator.py --netuid 2 --wallet.name validator --wallet.hotkey default --subtensor.network local
+python neurons/validator.py --netuid 2 --wallet.name validator --wallet.hotkey default --subtensor.network local
 """
 
 import sys

@@ -63,7 +63,7 @@ def genesis(run: RunConfig, layout: Layout) -> OuterState:
 
 @dataclass
 class Neuron:
-    """A running peer. `state` is the consensus state; it is replaced whole, never changed in place, after each round."""
+    """A running peer. `state` is the consensus state; it is replaced whole after each round, never changed in place."""
 
     role: str
     flags: ChainFlags
@@ -158,7 +158,7 @@ class Neuron:
             self._adopt(await asyncio.to_thread(self._outer_step, update.delta))
         window = round_.window
         await publish_claim(self.swarm, window.round, self.state)
-        expected = {self.signer.ss58, *(self.swarm.peers & round_.members.keys())}
+        expected = {self.signer.ss58, *(self.swarm.peers.keys() & round_.members.keys())}
         found = await await_majority(self.swarm, self.clock, window, expected, self._stake(), self._dropper(window))
         if found is None or found.digest == self.state.digest():
             return Agreement(found, agreed=True)
@@ -228,7 +228,8 @@ class Neuron:
         except ChainUnreachable as error:
             log.warning("round %d: %s; going on with the last metagraph", window.round, error)
         members = {r.hotkey: Member(r.hotkey, r.incentive, r.permit) for r in self.metagraph.rows}
-        await self.swarm.enter_round(window.round, self.metagraph)
+        self.swarm.meet(self.metagraph)
+        await self.swarm.enter_round(window.round, members)
         self.swarm.store.drop_before(window.round - KEPT_ROUNDS + 1)
         return Round(window, beacon, members)
 
@@ -265,7 +266,7 @@ class Neuron:
 
     async def _publish_address(self) -> None:
         """Write where this peer is on chain, unless it says so already; too often is no harm: the DHT knows it too."""
-        commitment = self.swarm.chain_commitment()
+        commitment = self.swarm.commitment.pack()
         row = self.metagraph.by_hotkey.get(self.signer.ss58)
         if row is not None and row.commitment == commitment:
             return

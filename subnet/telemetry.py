@@ -1,7 +1,7 @@
 """What a neuron tells the outside: one JSON line an event in its home folder, and Weights & Biases if wanted.
 
-`metrics.jsonl` is append-only and flushed line by line, so that a killed neuron leaves whole lines. wandb is a mirror of
-it: never needed, never waited for, and off with one flag.
+`metrics.jsonl` is append-only and flushed line by line, so that a killed neuron leaves whole lines. wandb is a mirror
+of it: never needed, never waited for, and off with one flag.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +55,6 @@ def _start_wandb(home: Path, role: str, hotkey: str, mode: str, run_name: str) -
         name=f"{role}-{hotkey[:8]}",
         group=run_name,
         dir=str(home),
-        mode=mode,
+        mode=cast(Literal["online", "offline"], mode),
         settings=wandb.Settings(silent=True, console="off", x_disable_stats=True),
     )

@@ -147,7 +147,9 @@ async def _watch(
                 with contextlib.suppress(ChainUnreachable):
                     await _look_at_chain(chain, board, staked)
             for child in stage.fallen():
-                raise UserError(f"{child.name} ended by itself; its last words:\n{child.tail()}\n(all of them: {child.log})")
+                raise UserError(
+                    f"{child.name} ended by itself; its last words:\n{child.tail()}\n(all of them: {child.log})"
+                )
             show(seconds - elapsed, board.read())
             await asyncio.sleep(LOOK_SECONDS)
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from subnet.chain.flags import ChainFlags, add_chain_flags
-from subnet.config import NodeConfig, load_run, run_names
+from subnet.config import NodeConfig, RunConfig, load_run, run_names
 from subnet.errors import UserError
+from subnet.swarm.control import SwarmError
 
 if TYPE_CHECKING:
     from subnet.neuron import Neuron
@@ -34,14 +35,18 @@ def parser(role: str) -> argparse.ArgumentParser:
     flags = argparse.ArgumentParser(prog=f"sn38 {role}", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add_chain_flags(flags)
     known = ", ".join(run_names())
-    flags.add_argument("--run", help=f"run file, or the name of one shipped ({known}); demo on a local chain, else 150m")
+    flags.add_argument(
+        "--run", help=f"run file, or the name of one shipped ({known}); demo on a local chain, else 150m"
+    )
     flags.add_argument("--home", type=Path, help="state folder (~/.sn38/NETWORK-NETUID/WALLET-HOTKEY)")
     flags.add_argument("--data.path", dest="data_path", type=Path, help="folder of the run's text or token shards")
     flags.add_argument("--device", default="cpu", help="torch device of training and evaluation")
     flags.add_argument("--threads", type=int, default=0, help="torch threads; 0: torch's choice")
     flags.add_argument("--swarm.host", dest="swarm_host", help="address to listen on (127.0.0.1 on a local chain)")
     flags.add_argument("--swarm.port", dest="swarm_port", type=int, default=0, help="TCP port; 0: kept from last time")
-    flags.add_argument("--swarm.announce", dest="announce", action="append", default=[], help="public multiaddr, repeatable")
+    flags.add_argument(
+        "--swarm.announce", dest="announce", action="append", default=[], help="public multiaddr, repeatable"
+    )
     flags.add_argument("--no-wandb", action="store_true", help="no Weights & Biases")
     flags.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return flags
@@ -49,7 +54,13 @@ def parser(role: str) -> argparse.ArgumentParser:
 
 def node_config(args: argparse.Namespace, flags: ChainFlags) -> NodeConfig:
     """What the flags say of this machine."""
-    home = args.home or Path.home() / ".sn38" / f"{_slug(flags.network)}-{flags.netuid}" / f"{flags.wallet_name}-{flags.wallet_hotkey}"
+    home = (
+        args.home
+        or Path.home()
+        / ".sn38"
+        / f"{_slug(flags.network)}-{flags.netuid}"
+        / f"{flags.wallet_name}-{flags.wallet_hotkey}"
+    )
     if args.threads < 0:
         raise UserError(f"--threads must be 0 or more, got {args.threads}")
     if not 0 <= args.swarm_port <= 65535:
@@ -82,12 +93,15 @@ def run_neuron(name: str, role: Role, argv: list[str]) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except SwarmError as error:
+        print(f"error: {error}; start this neuron again, it resumes from {node.home}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0
 
 
-async def _live(name: str, role: Role, flags: ChainFlags, node: NodeConfig, run) -> None:
+async def _live(name: str, role: Role, flags: ChainFlags, node: NodeConfig, run: RunConfig) -> None:
     from subnet.neuron import Neuron
 
     neuron = await Neuron.start(name, flags, node, run)
@@ -119,7 +133,7 @@ def _slug(network: str) -> str:
 
 
 def _wandb_mode() -> str:
-    """"online" for a user who is logged in (a key in the environment or in ~/.netrc), else "offline"."""
+    """ "online" for a user who is logged in (a key in the environment or in ~/.netrc), else "offline"."""
     import netrc
     import os
 

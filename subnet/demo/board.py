@@ -81,7 +81,9 @@ class Board:
 
     def miner_shares(self) -> dict[str, float]:
         """Share of what all miners earned, by seat name; empty before the first emission."""
-        earned = {s.name: self.pay[s.hotkey].earned for s in self.seats if s.role != "validator" and s.hotkey in self.pay}
+        earned = {
+            s.name: self.pay[s.hotkey].earned for s in self.seats if s.role != "validator" and s.hotkey in self.pay
+        }
         total = sum(earned.values())
         return {name: value / total for name, value in earned.items()} if total > 0 else {}
 

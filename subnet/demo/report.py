@@ -15,9 +15,11 @@ import numpy as np
 
 from subnet.config import RunConfig
 from subnet.data.shards import Shards
+from subnet.data.tokens import load_tokenizer
 from subnet.demo.board import Board
 from subnet.diloco import checkpoint
 from subnet.diloco.inner import evaluate
+from subnet.diloco.layout import Layout
 from subnet.diloco.state import OuterState
 from subnet.model.build import build_model
 from subnet.model.export import export, sample
@@ -144,21 +146,22 @@ def _failures(summary: Summary) -> list[str]:
     return failures
 
 
-def _held_out_loss(run: RunConfig, shards: Shards, layout, state: OuterState) -> float:
+def _held_out_loss(run: RunConfig, shards: Shards, layout: Layout, state: OuterState) -> float:
     model = build_model(run.model)
-    model.load_state_dict({k: v.clone() for k, v in layout.unflatten(state.theta).items()}, strict=False)
+    model.load_state_dict(layout.unflatten(state.theta), strict=False)
     ids = np.linspace(0, shards.num_held_out - 1, min(HELD_OUT_SAMPLES, shards.num_held_out)).astype(np.int64)
     losses = [evaluate(model, shards.held_out(ids[i : i + 32])) for i in range(0, len(ids), 32)]
     return float(np.concatenate(losses).mean())
 
 
-def _export(run: RunConfig, layout, state: OuterState, folder: Path) -> list[str]:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def _export(run: RunConfig, layout: Layout, state: OuterState, folder: Path) -> list[str]:
+    """Write the model, load it again as a user would, and let it write a few lines."""
+    from transformers import LlamaForCausalLM
 
-    export(folder, run.model, layout.unflatten(state.theta), run.data)
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    return [sample(model, tokenizer, prompt, 96, seed=index) for index, prompt in enumerate(PROMPTS)]
+    tokenizer = load_tokenizer(run.data.tokenizer, Path(run.data.path) if run.data.path else None)
+    export(folder, run.model, layout.unflatten(state.theta), tokenizer)
+    model = LlamaForCausalLM.from_pretrained(folder)
+    return [prompt + sample(model, tokenizer, prompt, 96, seed=index) for index, prompt in enumerate(PROMPTS)]
 
 
 def _per_round(board: Board) -> dict[str, float]:

@@ -74,10 +74,10 @@ class Stage:
 
     def start_neuron(self, seat: Seat, run: str, *extra: str) -> Child:
         """Start a seat's process: miner, validator or free-rider."""
-        module = {"miner": "subnet.cli.miner", "validator": "subnet.cli.validator", "free-rider": "subnet.demo.freerider"}
+        program = ["subnet.demo.freerider"] if seat.role == "free-rider" else ["subnet.cli", seat.role]
         flags = ["--netuid", str(NETUID), "--subtensor.network", self.endpoint, "--run", run, "--home", str(seat.home)]
         flags += ["--wallet.name", seat.name, "--wallet.hotkey", "default", "--wallet.path", str(self.wallets)]
-        return self._spawn(seat.name, [sys.executable, "-m", module[seat.role], *flags, "--threads", "1", *extra])
+        return self._spawn(seat.name, [sys.executable, "-m", *program, *flags, "--threads", "1", *extra])
 
     def fallen(self) -> list[Child]:
         """Children that ended without being asked to."""

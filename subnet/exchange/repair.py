@@ -72,7 +72,12 @@ async def await_majority(
 
 
 async def fetch_state(
-    swarm: Swarm, target: Majority, mine: OuterState, layout: Layout, timeout: float, progress: Callable[[int, int], None]
+    swarm: Swarm,
+    target: Majority,
+    mine: OuterState,
+    layout: Layout,
+    timeout: float,
+    progress: Callable[[int, int], None],
 ) -> tuple[OuterState, int, int]:
     """The majority's state, built from `mine` and the leaves that differ; also how many leaves and bytes that took.
 

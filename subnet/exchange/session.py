@@ -76,7 +76,14 @@ class Exchange:
     """Runs the phases; `dropped` counts what peers sent that was refused, by (hotkey, reason)."""
 
     def __init__(
-        self, run: RunConfig, run_id: bytes, layout: Layout, codec: Codec, swarm: Swarm, clock: BlockClock, signer: Signer
+        self,
+        run: RunConfig,
+        run_id: bytes,
+        layout: Layout,
+        codec: Codec,
+        swarm: Swarm,
+        clock: BlockClock,
+        signer: Signer,
     ) -> None:
         self.run = run
         self.run_id = run_id
@@ -103,7 +110,7 @@ class Exchange:
         return await self._publish("commit", round_.window, commitment.body())
 
     async def agree_on_roster(self, round_: Round, contribution: Contribution | None, state: bytes) -> Roster | None:
-        """Lead when it is this peer's turn, and accept the roster of the first leader in line that published a good one.
+        """Lead when it is this peer's turn; accept the roster of the first leader in line that published a good one.
 
         The roster of the very first live leader is taken at once; any other only at the roster deadline, when it is
         certain that everybody had the time to see a better one. Returns None when there is none by then.
@@ -140,7 +147,10 @@ class Exchange:
         chosen = next((good[hotkey] for hotkey in order if hotkey in good), None)
         if chosen is not None and contribution is not None:
             self.swarm.store.add(
-                contribution.root, contribution.leaves, not_before_block=window.commit_end, keep_until_round=window.round + 1
+                contribution.root,
+                contribution.leaves,
+                not_before_block=window.commit_end,
+                keep_until_round=window.round + 1,
             )
         return chosen
 

@@ -138,7 +138,8 @@ class Miner:
         saved = checkpoint.load(self.neuron.checkpoints, self.neuron.layout)
         if saved is None:
             return
-        self.feedback.load(saved.feedback)
+        if saved.feedback is not None:
+            self.feedback.load(saved.feedback)
         self.trainer.load_state_dict(saved.inner)
 
     def _save(self, round_: Round) -> None:

@@ -130,7 +130,11 @@ class Validator:
             self._weights_block = block
         log.info("round %d: weights %s", round_.window.round, outcome)
         neuron.telemetry.event(
-            "weights", round=round_.window.round, ok=outcome.ok, detail=str(outcome), weights={str(u): w for u, w in paid.items()}
+            "weights",
+            round=round_.window.round,
+            ok=outcome.ok,
+            detail=str(outcome),
+            weights={str(uid): weight for uid, weight in paid.items()},
         )
 
     async def _contribution(self, finished: Finished, commitment: Commitment, deadline: float) -> torch.Tensor | None:
@@ -165,7 +169,8 @@ class Validator:
         if update is None or agreement.majority is None:
             return None
         window = round_.window
-        claims = await claims_of(self.neuron.swarm, window.round, lambda h, why: self.neuron.exchange.drop(window, h, why))
+        exchange = self.neuron.exchange
+        claims = await claims_of(exchange.swarm, window.round, lambda hotkey, why: exchange.drop(window, hotkey, why))
         digest = agreement.majority.digest
         return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
 

@@ -47,7 +47,10 @@ def test_what_a_round_cannot_give_is_refused(change):
         opened(GOOD.body() | change)
 
 
-@given(st.dictionaries(st.text(max_size=8), st.one_of(st.integers(0, 9), st.binary(max_size=40), st.floats()), max_size=6))
+VALUES = st.one_of(st.integers(0, 9), st.binary(max_size=40), st.floats())
+
+
+@given(st.dictionaries(st.text(max_size=8), VALUES, max_size=6))
 def test_junk_bodies_are_refused_and_nothing_else_happens(body):
     with pytest.raises(BadRecord):
         opened(body)

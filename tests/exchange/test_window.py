@@ -17,7 +17,6 @@ def test_every_block_is_in_exactly_the_window_that_names_it(block):
 
 def test_deadlines_follow_the_protocol_order():
     window = Window.of_round(ROUNDS, 3)
-    order = [
-        window.start, window.train_end, window.commit_end, window.roster_end, window.scatter_end, window.gather_end, window.end
-    ]  # fmt: skip
+    order = [window.start, window.train_end, window.commit_end, window.roster_end]
+    order += [window.scatter_end, window.gather_end, window.end]
     assert order == sorted(set(order))
