@@ -21,7 +21,8 @@ def test_nothing_is_lost(data: st.DataObject, seed: int) -> None:
     codec, feedback = Int8(16), ErrorFeedback(LAYOUT.numel)
     computed = torch.zeros(LAYOUT.numel, dtype=torch.float64)
     applied = torch.zeros(LAYOUT.numel, dtype=torch.float64)
-    for fate in data.draw(st.lists(st.sampled_from(["parts", "parts", "dropped", "broken off"]), min_size=1, max_size=6)):
+    fates = st.sampled_from(["parts", "parts", "dropped", "broken off"])
+    for fate in data.draw(st.lists(fates, min_size=1, max_size=6)):
         delta = torch.randn(LAYOUT.numel, generator=generator)
         computed += delta
         x = feedback.add(delta)
@@ -40,7 +41,7 @@ def test_nothing_is_lost(data: st.DataObject, seed: int) -> None:
 
 
 def test_a_reducers_output_error_comes_back_through_its_own_share() -> None:
-    """Round 1: the reducer's coarse codec loses part of the mean. Round 2, sent exactly, brings it back to everybody."""
+    """Round 1: the reducer's coarse codec loses part of the mean. Round 2, sent exactly, brings it back to all."""
     generator = torch.Generator().manual_seed(1)
     n, tokens, norms = 64, [1, 2, 5], [1.0, 1.0, 1.0]
     coarse = Int8(64)

@@ -1,5 +1,6 @@
 """The cut is contiguous, respects slices and sizes, depends on nothing but names, shapes and leaf size."""
 
+from itertools import pairwise
 from math import prod
 
 import pytest
@@ -37,7 +38,7 @@ def test_leaves_cover_everything_within_slices(named: dict[str, tuple[int, ...]]
             edges.add(position)
     assert layout.numel == position
     assert layout.leaves[0][0] == 0 and layout.leaves[-1][1] == layout.numel
-    assert all(a[1] == b[0] for a, b in zip(layout.leaves, layout.leaves[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(layout.leaves))
     assert all(0 < b - a <= leaf_size for a, b in layout.leaves)
     assert edges <= {a for a, _ in layout.leaves} | {layout.numel}
     assert layout.leaves == Layout.of(reversed(list(named.items())), leaf_size).leaves
@@ -50,7 +51,7 @@ def test_parts_are_balanced_and_never_empty(named: dict[str, tuple[int, ...]], l
     parts = layout.parts(n)
     assert len(parts) == min(n, layout.num_leaves)
     assert parts[0][0] == 0 and parts[-1][1] == layout.num_leaves
-    assert all(a[1] == b[0] for a, b in zip(parts, parts[1:], strict=False))
+    assert all(a[1] == b[0] for a, b in pairwise(parts))
     largest = max(b - a for a, b in layout.leaves)
     for part in parts:
         start, stop = layout.span(*part)

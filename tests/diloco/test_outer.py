@@ -22,7 +22,10 @@ def in_numpy(
     return theta - step, u
 
 
-@pytest.mark.parametrize(("nesterov", "golden"), [(True, "9808b2e3c0dc22d082baab5ad0ce642b"), (False, "f72119847d1f928062bf57afb0f3a036")])
+@pytest.mark.parametrize(
+    ("nesterov", "golden"),
+    [(True, "9808b2e3c0dc22d082baab5ad0ce642b"), (False, "f72119847d1f928062bf57afb0f3a036")],
+)
 def test_golden_trajectory(
     values: Callable[..., torch.Tensor], threads: Callable[[int], None], nesterov: bool, golden: str
 ) -> None:
