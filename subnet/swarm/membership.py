@@ -27,9 +27,10 @@ PEER_LEASE_S = 60.0
 REFRESH_S = 20.0
 """How often this peer's records are put up again."""
 LOOK_AROUND_S = 2.0
-"""How often the list of live peers is renewed."""
+"""How often the list of live peers is renewed; after `wake`, sooner by up to `_CALM_S`."""
 JOIN_S = 15.0
 """How often known addresses are greeted again; every look-around while nobody is known."""
+_CALM_S = 0.5
 _JOIN_SECONDS = 3.0
 _GREETED = 6
 
@@ -84,8 +85,9 @@ class Membership:
             except SwarmError as error:
                 log.warning("%s", error)
             self.wake.clear()
+            await asyncio.sleep(_CALM_S)
             try:
-                await asyncio.wait_for(self.wake.wait(), LOOK_AROUND_S)
+                await asyncio.wait_for(self.wake.wait(), LOOK_AROUND_S - _CALM_S)
             except asyncio.TimeoutError:
                 continue
         log.error("the swarm's DHT process has ended; this neuron is cut off until it is started again")

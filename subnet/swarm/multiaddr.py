@@ -110,6 +110,11 @@ def reach(data: bytes) -> str:
     return "public" if address.is_global else "private"
 
 
+def port(data: bytes) -> int:
+    """The TCP or UDP port of a binary address."""
+    return int.from_bytes(split(data)[1][1], "big")
+
+
 def check_peer_id(value: bytes) -> None:
     """Raises ValueError unless `value` is a libp2p peer id: an inlined ed25519 key or a sha2-256 hash of a key."""
     if not (

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 from hivemind.p2p import P2P
@@ -41,6 +44,7 @@ __all__ = ["Swarm", "SwarmError"]
 log = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 3.0
+_PORT_FILE = "swarm.port"
 
 Handler = Callable[[StreamInfo, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -113,6 +117,8 @@ class Swarm:
         try:
             control, found = await self._control.start()
             self.maddrs = _own_addresses(found)
+            if not config.announce:
+                _keep_port(config.home, self.maddrs)
             self._book.reach = frozenset(multiaddr.reach(multiaddr.to_bytes(m)) for m in self.maddrs)
             # The sockets are in a folder of this user's own; hivemind's default is a shared one.
             private: Any = type("PrivateP2P", (P2P,), {"_UNIX_SOCKET_PREFIX": f"/unix{self._claim.sockets}/"})
@@ -235,19 +241,36 @@ class Swarm:
         try:
             stream = await self._dialer.open(peer.peer_id, peer.maddrs, protocol, seconds)
         except WireError:
+            # It may have started again elsewhere, and said so.
             self._book.mark_down(hotkey)
+            self._membership.wake.set()
             raise
         self._book.mark_up(hotkey)
         return stream
 
 
 def _listen_address(config: NodeConfig) -> str:
-    text = f"/{'ip6' if ':' in config.host else 'ip4'}/{config.host}/tcp/{config.port}"
+    """Where to listen. Without a port in the configuration, where it was last time: others remember that address."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    port = config.port
+    if port == 0:
+        with suppress(OSError, ValueError, OverflowError), socket.socket(family) as probe:
+            last = int((config.home / _PORT_FILE).read_text())
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((config.host, last))
+            port = last
+    text = f"/{'ip6' if family == socket.AF_INET6 else 'ip4'}/{config.host}/tcp/{port}"
     try:
         multiaddr.to_bytes(text)
     except ValueError as error:
-        raise UserError(f"the swarm cannot listen on {config.host} port {config.port}: {error}") from error
+        raise UserError(f"the swarm cannot listen on {config.host} port {port}: {error}") from error
     return text
+
+
+def _keep_port(home: Path, maddrs: Iterable[str]) -> None:
+    for address in maddrs:
+        (home / _PORT_FILE).write_text(str(multiaddr.port(multiaddr.to_bytes(address))))
+        return
 
 
 def _own_addresses(found: Iterable[str]) -> tuple[str, ...]:

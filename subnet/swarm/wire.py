@@ -111,8 +111,12 @@ class Dialer:
         """A stream to `peer_id`, authenticated by libp2p. Raises WireError."""
         limit = asyncio.get_running_loop().time() + seconds
         addresses = frozenset(maddrs)
-        if addresses and self._reached.get(peer_id) != addresses:
-            # New addresses (a restarted peer's) are tried before libp2p waits for old ones to time out.
+        before = self._reached.get(peer_id)
+        if before and addresses and not before & addresses:
+            # It has started again elsewhere; libp2p may still hold a connection to nobody for most of a minute.
+            await self._bounded(self.p2p._client.disconnect(PeerID.from_base58(peer_id)), seconds, _ignore)
+        if addresses and before != addresses:
+            # New addresses are tried before libp2p waits for old ones to time out.
             await self.connect(peer_id, addresses, seconds)
         try:
             _, reader, writer = await self._bounded(
@@ -129,7 +133,7 @@ class Dialer:
     async def connect(self, peer_id: str, maddrs: Iterable[bytes], seconds: float) -> None:
         """Have libp2p connect to `peer_id` at `maddrs`. Raises WireError."""
         plain = [Multiaddr(multiaddr.without_peer(m)[0]) for m in maddrs]
-        await self._bounded(self.p2p._client.connect(PeerID.from_base58(peer_id), plain), seconds, lambda _: None)
+        await self._bounded(self.p2p._client.connect(PeerID.from_base58(peer_id), plain), seconds, _ignore)
 
     async def _bounded(self, work: Any, seconds: float, discard: Callable[[Any], None]) -> Any:
         # Cancelling hivemind's calls would leave its sockets open: a late one is let finish, then discarded.
@@ -155,3 +159,7 @@ class Dialer:
 
         self._closing.add(task)
         task.add_done_callback(late)
+
+
+def _ignore(_: Any) -> None:
+    """A late answer that holds nothing."""
