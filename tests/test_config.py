@@ -215,7 +215,7 @@ def test_a_preset_fills_and_explicit_fields_win(tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(GOLDEN_TOML[:start] + '[model]\npreset = "tiny"\nseq_len = 64\n' + GOLDEN_TOML[stop:])
     model = load_run(file).model
-    assert (model.seq_len, model.hidden_size) == (64, 128)
+    assert (model.seq_len, model.hidden_size) == (64, 192)
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

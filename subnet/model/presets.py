@@ -18,11 +18,11 @@ BYTE_VOCAB = 264
 PRESETS: dict[str, dict[str, int | float | bool]] = {
     "tiny": {
         "vocab_size": BYTE_VOCAB,
-        "hidden_size": 128,
-        "intermediate_size": 384,
-        "num_layers": 4,
-        "num_heads": 4,
-        "num_kv_heads": 4,
+        "hidden_size": 192,
+        "intermediate_size": 512,
+        "num_layers": 3,
+        "num_heads": 6,
+        "num_kv_heads": 6,
         "seq_len": 128,
         "rope_theta": 10_000.0,
         "tie_embeddings": True,

@@ -12,7 +12,7 @@ def preset(name: str) -> ModelConfig:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("tiny", 886_912), ("10m", 10_002_240), ("150m", 214_983_680), ("1b", 1_100_048_384)],
+    [("tiny", 1_379_136), ("10m", 10_002_240), ("150m", 214_983_680), ("1b", 1_100_048_384)],
 )
 def test_exact_counts(name: str, count: int) -> None:
     assert parameter_count(preset(name)) == count
