@@ -207,7 +207,7 @@ class ScoringConfig(Strict):
     """Fraction of a contribution that is applied to measure its loss drop."""
     own_z: Annotated[float, Range(0, 100)] = 2.0
     """Standard errors by which the own-data drop may fall short of the held-out drop."""
-    rating_z: Annotated[float, Range(0, 100)] = 3.0
+    rating_z: Annotated[float, Range(0, 100)] = 1.0
     """A rating counts as mu - rating_z * sigma."""
     openskill_beta: Positive = 25 / 6
     """OpenSkill: rating distance that gives about 76 % chance to win."""
@@ -215,7 +215,7 @@ class ScoringConfig(Strict):
     """OpenSkill: uncertainty added per match."""
     evidence_decay: Annotated[float, Range(0, 1, open_high=True)] = 0.8
     """Decay per evaluation of the averages of evidence, participation and digests."""
-    min_evidence: Annotated[float, Range(-100, 100)] = 1.0
-    """Smoothed held-out drop, in standard errors, below which a miner earns nothing."""
+    min_evidence: Annotated[float, Range(0, 1)] = 0.2
+    """Averaged evidence of work, as a share of the round's best, below which a miner earns nothing."""
     burn: Fraction = 0.0
     """Share of the weight given to the subnet owner's uid."""

@@ -34,7 +34,7 @@ from subnet.diloco.state import OuterState
 from subnet.exchange.majority import Majority, majority
 from subnet.exchange.repair import Agreement, await_majority, claims_of, fetch_state, publish_claim
 from subnet.exchange.roster import Member
-from subnet.exchange.session import Exchange, Round, Update
+from subnet.exchange.session import Exchange, Facts, Round, Update
 from subnet.exchange.window import Window
 from subnet.model.build import init_theta
 from subnet.model.presets import parameter_shapes
@@ -110,11 +110,14 @@ class Neuron:
         exchange = Exchange(run, run_id(run), layout, codec_of(run.codec), swarm, clock, signer)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
-            role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, state, telemetry,
-            metagraph, hyperparameters,
+            role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, state,
+            telemetry, metagraph, hyperparameters,
         )  # fmt: skip
         swarm.store.add(state.root(), state)
         await neuron._publish_address()
+        # Peers that started together with this one have their addresses on chain by now.
+        neuron.metagraph = await chain.metagraph(flags.netuid)
+        swarm.meet(neuron.metagraph)
         log.info(
             "%s %s, uid %s of subnet %d, run %s (%s), %d parameters, state at outer step %d",
             role, signer.ss58, metagraph.uid_of(signer.ss58), flags.netuid, run.name, neuron.run_id.hex()[:16],
@@ -142,12 +145,23 @@ class Neuron:
             window = Window.at(self.run.rounds, self.clock.block())
             if window.round <= last or self.clock.block() >= window.train_end:
                 window = Window.of_round(self.run.rounds, window.round + 1)
-            if not await self._wait_for(window.start):
+            if not await self.wait_for(window.start):
                 return
             last = window.round
-            round_ = await self._open_round(window)
+            await self._enter_round(window.round)
             await self._catch_up(window)
-            yield round_
+            facts = asyncio.create_task(self._facts(window))
+            yield Round(window, facts)
+            facts.cancel()
+
+    async def wait_for(self, block: float) -> bool:
+        """False when the neuron is told to stop before `block`."""
+        wait = asyncio.create_task(self.clock.wait_until(block))
+        stop = asyncio.create_task(self.stopping.wait())
+        await asyncio.wait([wait, stop], return_when=asyncio.FIRST_COMPLETED)
+        wait.cancel()
+        stop.cancel()
+        return not self.stopping.is_set()
 
     async def finish(self, round_: Round, update: Update | None) -> Agreement:
         """Take the outer step with what was gathered, publish the digest, and repair if the majority holds another.
@@ -158,7 +172,7 @@ class Neuron:
             self._adopt(await asyncio.to_thread(self._outer_step, update.delta))
         window = round_.window
         await publish_claim(self.swarm, window.round, self.state)
-        expected = {self.signer.ss58, *(self.swarm.peers.keys() & round_.members.keys())}
+        expected = {self.signer.ss58, *(self.swarm.peers.keys() & self.metagraph.by_hotkey.keys())}
         found = await await_majority(self.swarm, self.clock, window, expected, self._stake(), self._dropper(window))
         if found is None or found.digest == self.state.digest():
             return Agreement(found, agreed=True)
@@ -168,10 +182,10 @@ class Neuron:
         )  # fmt: skip
         return await self._repair(found, window)
 
-    async def beacon(self, block: int) -> bytes:
-        """The hash of `block`; a predictable stand-in while the chain cannot be reached."""
+    async def beacon(self, block: int, patience: float | None = None) -> bytes:
+        """The hash of `block`; a predictable stand-in when the chain does not give it within `patience` seconds."""
         try:
-            return await self.clock.hash_of(block)
+            return await self.clock.hash_of(block, patience)
         except ChainUnreachable as error:
             log.warning("%s; using a predictable beacon", error)
             return hashlib.blake2b(self.run_id + block.to_bytes(8, "big"), digest_size=32).digest()
@@ -221,17 +235,21 @@ class Neuron:
         await self.chain.close()
         self.telemetry.close()
 
-    async def _open_round(self, window: Window) -> Round:
-        beacon = await self.beacon(window.start)
+    async def _enter_round(self, round_index: int) -> None:
+        self.swarm.meet(self.metagraph)
+        await self.swarm.enter_round(round_index, self.metagraph.by_hotkey)
+        self.swarm.store.drop_before(round_index - KEPT_ROUNDS + 1)
+
+    async def _facts(self, window: Window) -> Facts:
+        """The round's beacon and the metagraph at its first block; the last known ones if the chain is out of reach."""
+        patience = self.clock.seconds_until(window.commit_end)
+        beacon = await self.beacon(window.start, patience)
         try:
             self.metagraph = await self.chain.metagraph(self.flags.netuid, block=window.start)
         except ChainUnreachable as error:
             log.warning("round %d: %s; going on with the last metagraph", window.round, error)
-        members = {r.hotkey: Member(r.hotkey, r.incentive, r.permit) for r in self.metagraph.rows}
-        self.swarm.meet(self.metagraph)
-        await self.swarm.enter_round(window.round, members)
-        self.swarm.store.drop_before(window.round - KEPT_ROUNDS + 1)
-        return Round(window, beacon, members)
+        await self._enter_round(window.round)
+        return Facts(beacon, {r.hotkey: Member(r.hotkey, r.incentive, r.permit) for r in self.metagraph.rows})
 
     async def _catch_up(self, window: Window) -> None:
         """Fetch the majority state of the round before `window` if this peer does not hold it."""
@@ -274,15 +292,6 @@ class Neuron:
             await self.chain.commit(self.flags.netuid, self.signer, commitment)
         except (ChainRefused, ChainUnreachable) as error:
             log.warning("this peer's address is not on chain yet: %s", error)
-
-    async def _wait_for(self, block: float) -> bool:
-        """False when the neuron is told to stop before `block`."""
-        wait = asyncio.create_task(self.clock.wait_until(block))
-        stop = asyncio.create_task(self.stopping.wait())
-        await asyncio.wait([wait, stop], return_when=asyncio.FIRST_COMPLETED)
-        wait.cancel()
-        stop.cancel()
-        return not self.stopping.is_set()
 
     def _stake(self) -> Mapping[str, float]:
         return {row.hotkey: row.stake for row in self.metagraph.rows}

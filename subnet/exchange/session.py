@@ -48,13 +48,20 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 0.15
 
 
-@dataclass
-class Round:
-    """What the chain says of a round at its first block: the window, its beacon and the registered members."""
+@dataclass(frozen=True)
+class Facts:
+    """What the chain says of a round at its first block: its beacon and the registered members."""
 
-    window: Window
     beacon: bytes
     members: dict[str, Member]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round as it begins; the chain's `facts` are read meanwhile, since training needs none of them."""
+
+    window: Window
+    facts: asyncio.Task[Facts]
 
 
 @dataclass
@@ -117,8 +124,9 @@ class Exchange:
         """
         window = round_.window
         await self.clock.wait_until(window.commit_end)
+        facts = await round_.facts
         live = {self.signer.ss58, *self.swarm.peers}
-        order = leader_order(round_.beacon, round_.members.values())
+        order = leader_order(facts.beacon, facts.members.values())
         in_line = [hotkey for hotkey in order if hotkey in live]
         turn = in_line.index(self.signer.ss58) if self.signer.ss58 in in_line else len(in_line)
         my_turn = window.commit_end + turn * self.run.rounds.leader_blocks
@@ -126,10 +134,10 @@ class Exchange:
         judged: set[str] = set()
         while True:
             for record in await self.swarm.records("roster", window.round):
-                if record.hotkey in judged or record.hotkey not in round_.members:
+                if record.hotkey in judged or record.hotkey not in facts.members:
                     continue
                 judged.add(record.hotkey)
-                roster = await self._open_roster(round_, record, state)
+                roster = await self._open_roster(window, facts, record, state)
                 if roster is not None:
                     good[record.hotkey] = roster
             if in_line and in_line[0] in good:
@@ -139,13 +147,13 @@ class Exchange:
                 break
             if block >= my_turn and self.signer.ss58 not in judged and not good:
                 judged.add(self.signer.ss58)
-                roster = await self._lead(round_, state)
+                roster = await self._lead(window, facts, state)
                 if roster is not None:
                     good[self.signer.ss58] = roster
                 continue
             await asyncio.sleep(POLL_SECONDS)
         chosen = next((good[hotkey] for hotkey in order if hotkey in good), None)
-        if chosen is not None and contribution is not None:
+        if contribution is not None:
             self.swarm.store.add(
                 contribution.root,
                 contribution.leaves,
@@ -210,12 +218,11 @@ class Exchange:
     async def _publish(self, kind: str, window: Window, body: dict, subkey: str = "") -> bool:
         return await self.swarm.publish(kind, window.round, body, subkey=subkey)
 
-    async def _lead(self, round_: Round, state: bytes) -> Roster | None:
+    async def _lead(self, window: Window, facts: Facts, state: bytes) -> Roster | None:
         """Collect and verify this round's commitments and publish the list; None when there is nothing to list."""
-        window = round_.window
         commitments: dict[str, Record] = {}
         for record in await self.swarm.records("commit", window.round):
-            if record.hotkey not in round_.members:
+            if record.hotkey not in facts.members:
                 continue
             try:
                 if open_commitment(record, self.run.train, self.run.model.seq_len).state == state:
@@ -225,37 +232,37 @@ class Exchange:
             except BadRecord as error:
                 self.drop(window, record.hotkey, str(error))
         hotkeys = sorted(commitments)[: self.run.rounds.max_members]
-        order, averaged = averaging_order(round_.beacon, hotkeys, round_.members, self.run.rounds)
+        order, averaged = averaging_order(facts.beacon, hotkeys, facts.members, self.run.rounds)
         if not averaged:
             return None
         blob = pack_roster(state, averaged, [commitments[hotkey].pack() for hotkey in order])
-        roster = self._parse_roster(round_, self.signer.ss58, blob)
+        roster = self._parse_roster(window, facts, self.signer.ss58, blob)
         self.swarm.store.add(roster.root, [blob], keep_until_round=window.round + 1)
         await self._publish("roster", window, {"root": roster.root, "size": len(blob)})
         return roster
 
-    def _parse_roster(self, round_: Round, leader: str, blob: bytes) -> Roster:
+    def _parse_roster(self, window: Window, facts: Facts, leader: str, blob: bytes) -> Roster:
         return open_roster(
             blob,
-            round_index=round_.window.round,
+            round_index=window.round,
             leader=leader,
             run=self.run,
             run_id=self.run_id,
-            beacon=round_.beacon,
-            members=round_.members,
+            beacon=facts.beacon,
+            members=facts.members,
             verify=verify,
         )
 
-    async def _open_roster(self, round_: Round, record: Record, state: bytes) -> Roster | None:
-        window = round_.window
+    async def _open_roster(self, window: Window, facts: Facts, record: Record, state: bytes) -> Roster | None:
         root, size = record.body.get("root"), record.body.get("size")
         try:
             if not (isinstance(root, bytes) and type(size) is int and 0 < size <= max_roster_bytes(self.run.rounds)):
                 raise BadRecord("roster record")
-            timeout = self.clock.seconds_until(window.roster_end)
+            # Whoever comes late may still learn what the others agreed on, and follow.
+            timeout = self.clock.seconds_until(window.scatter_end)
             sources = [record.hotkey, *self.swarm.peers]
             (blob,) = await self.swarm.fetch_leaves(sources, root, 1, 0, 1, lambda _: size, timeout=timeout)
-            roster = self._parse_roster(round_, record.hotkey, blob)
+            roster = self._parse_roster(window, facts, record.hotkey, blob)
             if roster.state != state:
                 raise BadRecord("roster of another state")
         except (BadRecord, FetchError) as error:

@@ -1,6 +1,6 @@
-"""A validator's round loop: score last round's contributions while miners train, then follow the exchange.
+"""A validator's round loop: follow the exchange on time, and score the last round's contributions beside it.
 
-    score r-1, set weights -> roster (leading it when it is its turn) -> gather -> outer step and agreement
+    roster (leading it when it is its turn) -> gather -> outer step and agreement    | score r-1, set weights
 
 It trains nothing and reduces nothing; it scores the committed bytes themselves, pulled from their owners after the
 roster, and keeps one extra copy of the parameters: those the contributions were trained from.
@@ -53,18 +53,17 @@ class Validator:
         self._path = neuron.node.home / "scores.json"
         self.table = scores.load(self._path)
         self._weights_block: int | None = None
+        self._scoring: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """The loop; returns when the neuron is stopping."""
         neuron, exchange = self.neuron, self.neuron.exchange
         finished: Finished | None = None
         async for round_ in neuron.rounds():
-            if finished is not None:
-                neuron.enter("score", round_)
-                await self.score(finished, round_)
-                await self.set_weights(round_)
-            if neuron.stopping.is_set():
-                return
+            neuron.enter("score", round_)
+            self._begin_scoring(finished, round_)
+            if not await neuron.wait_for(round_.window.commit_end):
+                break
             neuron.enter("roster", round_)
             before = neuron.state
             roster = await exchange.agree_on_roster(round_, None, before.digest())
@@ -77,12 +76,27 @@ class Validator:
             finished = await self._remember(round_, before.theta, update, agreement)
             await asyncio.to_thread(self._save, round_)
             neuron.report(round_, update, agreement)
+        if self._scoring is not None:
+            self._scoring.cancel()
+
+    def _begin_scoring(self, finished: Finished | None, now: Round) -> None:
+        """Start on the last round, unless the one before is still being scored: then this machine is too slow."""
+        if self._scoring is not None:
+            if not self._scoring.done():
+                log.warning("round %d: scoring takes longer than a round; one round is not scored", now.window.round)
+                return
+            self._scoring.result()
+            self._scoring = None
+        if finished is not None and finished.round.window.round > self.table.round:
+            self._scoring = asyncio.create_task(self._score_and_pay(finished, now))
+
+    async def _score_and_pay(self, finished: Finished, now: Round) -> None:
+        await self.score(finished, now)
+        await self.set_weights(now)
 
     async def score(self, finished: Finished, now: Round) -> None:
-        """Evaluate every listed contribution of a finished round before this round's commit deadline."""
+        """Evaluate every listed contribution of a finished round; its owner must deliver it before `now` ends."""
         neuron, window = self.neuron, finished.round.window
-        if window.round <= self.table.round:
-            return
         beacon = await neuron.beacon(window.roster_end)
         baseline = await asyncio.to_thread(self.evaluator.begin, finished.theta, beacon, window.round)
         roster = finished.update.roster
@@ -92,7 +106,7 @@ class Validator:
 
         async def judge(commitment: Commitment, clip: float) -> tuple[str, Observation]:
             async with slots:
-                delta = await self._contribution(finished, commitment, now.window.train_end)
+                delta = await self._contribution(finished, commitment, now.window.gather_end)
             loss: LossScore | None = None
             uid = neuron.metagraph.uid_of(commitment.hotkey)
             if delta is not None and uid is not None:
