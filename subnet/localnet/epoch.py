@@ -57,12 +57,13 @@ def _lower_burn(ctx: Context, netuid: int) -> None:
 
 
 def _tao_shares(ctx: Context, started: list[int]) -> dict[int, int]:
-    """The block's TAO over the subnets that take part, by moving price."""
+    """The block's TAO over the subnets that take part, by moving price; evenly while all those are still zero."""
     enabled = [netuid for netuid in started if ctx.sub.get("SubnetEmissionEnabled", netuid)]
     if not enabled:
         return {}
     total = emission.block_emission(ctx.sub.get("TotalIssuance"))
     prices = [ctx.sub.get("SubnetMovingPrice", netuid)["bits"] for netuid in enabled]
+    prices = prices if any(prices) else [1] * len(enabled)
     return dict(zip(enabled, emission.apportion(total, prices), strict=True))
 
 

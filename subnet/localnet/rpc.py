@@ -93,6 +93,8 @@ class Connection:
         self._socket = socket
         self._methods = methods
         self._unsent: asyncio.Queue[str] = asyncio.Queue(MAX_UNSENT)
+        self._held: list[Any] | None = None
+        """While a request is answered: what must go out behind the answer, such as a new subscription's first update."""
         self.subscriptions: dict[str, Subscription] = {}
 
     def subscribe(self, notification: str) -> Subscription:
@@ -104,6 +106,9 @@ class Connection:
         return subscription
 
     def send(self, message: Any) -> None:
+        if self._held is not None:
+            self._held.append(message)
+            return
         try:
             self._unsent.put_nowait(json.dumps(message, separators=(",", ":")))
         except asyncio.QueueFull:
@@ -114,9 +119,12 @@ class Connection:
         writer = asyncio.create_task(self._write())
         try:
             async for text in self._socket:
+                held: list[Any] = []
+                self._held = held
                 reply = self._answer(text)
-                if reply is not None:
-                    self.send(reply)
+                self._held = None
+                for message in [reply, *held] if reply is not None else held:
+                    self.send(message)
         except ConnectionClosed:
             pass
         finally:

@@ -85,6 +85,7 @@ def set_weights(ctx: Context, netuid: int, dests: list[int], weights: list[int],
 def set_mechanism_weights(
     ctx: Context, netuid: int, mecid: int, dests: list[int], weights: list[int], version_key: int
 ) -> None:
+    _ensure_mechanism(ctx, netuid, mecid)
     ctx.ensure(not ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealEnabled")
     store_weights(ctx, netuid, mecid, dests, weights, version_key)
 

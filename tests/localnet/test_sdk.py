@@ -1,0 +1,2 @@
+def test_x(localnet):
+    print(localnet.endpoint, localnet.alice)
