@@ -39,6 +39,7 @@ UNREGISTERED = "(not registered)"
 
 _MAX_DHT_BYTES = MAX_RECORD_BYTES + 128
 _SEEN = 8192
+_SLOTS_PER_ROUND = 4
 
 
 class RecordGate(RecordValidatorBase):
@@ -52,9 +53,20 @@ class RecordGate(RecordValidatorBase):
         self.verify = verify
         self.now = now
         self.registered: frozenset[str] = frozenset()
-        self.rounds = range(0)
+        self._rounds = range(0)
         self.rejected: Counter[tuple[str, str]] = Counter()
         self._seen: OrderedDict[bytes, Record] = OrderedDict()
+        self._slots: dict[int, dict[str, set[str]]] = {}
+
+    @property
+    def rounds(self) -> range:
+        """The rounds of which records are accepted."""
+        return self._rounds
+
+    @rounds.setter
+    def rounds(self, rounds: range) -> None:
+        self._rounds = rounds
+        self._slots = {round_: slots for round_, slots in self._slots.items() if round_ in rounds}
 
     def admit(self, value: bytes) -> tuple[Record, float]:
         """The verified record in a DHT value and the Unix time until which it counts.
@@ -80,10 +92,19 @@ class RecordGate(RecordValidatorBase):
                 raise BadRecord("lease signature")
             if known.kind == "peer":
                 open_peer(known, run_id=self.run_id, verify=self.verify)
+            self._take_slot(known)
             self._seen[digest] = known
             if len(self._seen) > _SEEN:
                 self._seen.popitem(last=False)
         return known, expires
+
+    def _take_slot(self, record: Record) -> None:
+        """A hotkey has one part to publish a round; the few more allow for a round that starts again."""
+        if record.subkey:
+            taken = self._slots.setdefault(record.round, {}).setdefault(record.hotkey, set())
+            if len(taken | {record.subkey}) > _SLOTS_PER_ROUND:
+                raise BadRecord("too many records in one round")
+            taken.add(record.subkey)
 
     def validate(self, record: DHTRecord) -> bool:
         """hivemind's question before it stores or returns a record."""

@@ -251,20 +251,27 @@ class Swarm:
 
 def _listen_address(config: NodeConfig) -> str:
     """Where to listen. Without a port in the configuration, where it was last time: others remember that address."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     port = config.port
     if port == 0:
-        with suppress(OSError, ValueError, OverflowError), socket.socket(family) as probe:
+        with suppress(OSError, ValueError, OverflowError):
             last = int((config.home / _PORT_FILE).read_text())
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((config.host, last))
+            _try_port(config.host, last)
             port = last
-    text = f"/{'ip6' if family == socket.AF_INET6 else 'ip4'}/{config.host}/tcp/{port}"
     try:
+        _try_port(config.host, port)
+        text = f"/{'ip6' if ':' in config.host else 'ip4'}/{config.host}/tcp/{port}"
         multiaddr.to_bytes(text)
-    except ValueError as error:
-        raise UserError(f"the swarm cannot listen on {config.host} port {port}: {error}") from error
+    except (OSError, ValueError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"the swarm cannot listen on {config.host} port {port}: {reason}; choose another") from error
     return text
+
+
+def _try_port(host: str, port: int) -> None:
+    """Raises OSError for a port in use: libp2p would share it (SO_REUSEPORT), and get a part of the connections."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
 
 
 def _keep_port(home: Path, maddrs: Iterable[str]) -> None:

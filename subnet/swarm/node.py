@@ -19,7 +19,7 @@ import hivemind
 from hivemind.dht.crypto import DHTRecord
 from hivemind.dht.node import DHTNode
 from hivemind.dht.routing import DHTID
-from hivemind.dht.storage import DictionaryDHTValue
+from hivemind.dht.storage import DHTLocalStorage, DictionaryDHTValue
 from hivemind.p2p import P2P, PeerID
 from hivemind.p2p.p2p_daemon_bindings.utils import P2PDaemonError
 from hivemind.utils import MSGPackSerializer
@@ -38,6 +38,8 @@ RPC_SECONDS = 2.0
 """After this long without a reply a peer leaves the routing table, and nobody is asked again for five seconds."""
 GRACE_S = 0.15
 """How long a walk waits for stragglers at least, once somebody has answered."""
+
+_MAX_KEYS = 1024
 
 Found = dict[str, tuple[bytes, float]]
 
@@ -95,8 +97,21 @@ class DhtProcess(hivemind.DHT):
                 os.kill(node.p2p._child.pid, signal.SIGKILL)
 
 
+class Storage(DHTLocalStorage):
+    """hivemind's storage, but a record that is already held leaves no trace: upstream grows by an entry each time."""
+
+    def store_subkey(self, key: DHTID, subkey: Any, value: bytes, expiration_time: float) -> bool:
+        """Keep a newer value; False for one that is not newer."""
+        held = self.get(key)
+        if held is not None and isinstance(held.value, DictionaryDHTValue):
+            entry = held.value.get(subkey)
+            if entry is not None and entry.expiration_time >= expiration_time:
+                return False
+        return bool(super().store_subkey(key, subkey, value, expiration_time))
+
+
 async def settle(dht: DhtProcess, node: DHTNode) -> tuple[int, str, list[str]]:
-    """First call: tolerate single bad entries, and end this process if the libp2p daemon ends.
+    """First call: put our storage and rules in place, and end this process if the libp2p daemon ends.
 
     Returns the daemon's process id, its control address, and the addresses it is reached by.
     """
@@ -107,6 +122,7 @@ async def settle(dht: DhtProcess, node: DHTNode) -> tuple[int, str, list[str]]:
             os._exit(1)
 
     node.protocol._validate_dictionary = dht.gate.keep_valid
+    node.protocol.storage, node.protocol.cache = Storage(maxsize=_MAX_KEYS), Storage(maxsize=_MAX_KEYS)
     _keep(dht, watch())
     maddrs = await node.p2p.get_visible_maddrs(latest=True)
     return node.p2p._child.pid, str(node.p2p.daemon_listen_maddr), [str(m) for m in maddrs]

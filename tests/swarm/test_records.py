@@ -127,7 +127,9 @@ def test_a_lease_is_signed_with_its_record() -> None:
     assert not lease_signed(other[:-72] + value[-72:], KEYS[0].ss58, verify)
 
 
-@pytest.mark.parametrize("value", [b"", bytes(72), bytes(3000), bytes(100) + bytes.fromhex("7ff0000000000000") + bytes(64)])
+@pytest.mark.parametrize(
+    "value", [b"", bytes(72), bytes(3000), bytes(100) + bytes.fromhex("7ff0000000000000") + bytes(64)]
+)
 def test_leases_of_strangers(value: bytes) -> None:
     with pytest.raises(BadRecord):
         unseal(value)
