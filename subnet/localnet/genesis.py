@@ -31,6 +31,8 @@ ALICE_BALANCE = 1_000_000 * TAO
 DEFAULT_BLOCK_TIME = 0.25
 
 ROOT_SEATS = 64
+LOCK_REDUCTION = 100
+"""Blocks in which the price of a subnet, doubled by each registration, falls by as much again; 100,800 on finney."""
 FIRST_TEMPO = 100
 FIRST_POOL = 10 * TAO
 """TAO in the pool of subnet 1, rao; as much alpha."""
@@ -82,6 +84,7 @@ def _populate(ctx: Context) -> None:
     # A developer changes things often and waits for nothing.
     for item in ("NetworkRateLimit", "AdminFreezeWindow", "OwnerHyperparamRateLimit", "TxDelegateTakeRateLimit"):
         ctx.sub.put(item, 0)
+    ctx.sub.put("NetworkLockReductionInterval", LOCK_REDUCTION)
     for netuid in (stake.ROOT_NETUID, 1):
         subnets.initialize(ctx, netuid, FIRST_TEMPO)
         ctx.sub.put("SubnetOwner", netuid, alice)

@@ -20,7 +20,10 @@ def test_a_registered_hotkey_commits_for_nothing_and_the_last_word_counts(net: N
     assert commit(net, [raw(b"first")]) is None
     assert commit(net, [raw(b"\x00second\xff"), raw(b"x" * 128)]) is None
     stored = net.get("CommitmentOf", 2, net.address("a_hot"), pallet="Commitments")
-    assert stored["info"]["fields"] == [{"Raw8": "0x00" + b"second".hex() + "ff"}, {"Raw128": "0x" + (b"x" * 128).hex()}]
+    assert stored["info"]["fields"] == [
+        {"Raw8": "0x00" + b"second".hex() + "ff"},
+        {"Raw128": "0x" + (b"x" * 128).hex()},
+    ]
     assert stored["block"] == net.chain.head.number
 
 

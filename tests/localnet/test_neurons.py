@@ -57,7 +57,10 @@ def test_registrations_that_are_refused(net: Net) -> None:
 
 def test_a_full_subnet_replaces_the_weakest_but_never_the_owner(net: Net) -> None:
     netuid = net.subnet()
-    for name, value in (("sudo_set_min_non_immune_uids", {"min": 0}), ("sudo_set_min_allowed_uids", {"min_allowed_uids": 1})):
+    for name, value in (
+        ("sudo_set_min_non_immune_uids", {"min": 0}),
+        ("sudo_set_min_allowed_uids", {"min_allowed_uids": 1}),
+    ):
         assert net.sudo("AdminUtils", name, netuid=netuid, **value) == {"Ok": ()}
     assert net.sudo("AdminUtils", "sudo_set_max_allowed_uids", netuid=netuid, max_allowed_uids=3) == {"Ok": ()}
     assert net.register(netuid, "a", "b") == [1, 2]

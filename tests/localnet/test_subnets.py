@@ -23,8 +23,9 @@ def test_a_subnet_costs_its_lock_and_the_next_one_twice_that(net: Net) -> None:
     assert net.get("SubnetOwner", 2) == net.address("owner") and net.get("Uids", 2, net.address("owner_hot")) == 0
     sub = net.chain.ledger.pallet("SubtensorModule")
     cost = subnets.lock_cost(sub, net.chain.head.number)
-    assert 1999 * TAO < cost <= 2000 * TAO
-    assert subnets.lock_cost(sub, net.chain.head.number + 200_000) == 1000 * TAO
+    assert cost == 2000 * TAO
+    assert subnets.lock_cost(sub, net.chain.head.number + 50) == 1500 * TAO
+    assert subnets.lock_cost(sub, net.chain.head.number + 100) == 1000 * TAO
     assert register(net, "owner", "second") is None and net.get("NetworksAdded", 3)
     assert net.get("TokenSymbol", 2) == "β" and net.get("TokenSymbol", 3) == "γ"
 
@@ -120,7 +121,9 @@ def test_identity_and_symbol(net: Net) -> None:
     long = {**identity, "subnet_name": b"x" * 257}
     assert net.do("owner", "SubtensorModule", "set_subnet_identity", netuid=netuid, **long).error == "InvalidIdentity"
     symbol = "α".encode()
-    assert net.do("owner", "SubtensorModule", "update_symbol", netuid=netuid, symbol=symbol).error == "SymbolAlreadyInUse"
+    assert (
+        net.do("owner", "SubtensorModule", "update_symbol", netuid=netuid, symbol=symbol).error == "SymbolAlreadyInUse"
+    )
     assert net.do("owner", "SubtensorModule", "update_symbol", netuid=netuid, symbol="ω".encode()).error is None
 
 

@@ -115,6 +115,8 @@ def test_upscaling_keeps_order_and_reaches_the_top(values: list[int]) -> None:
         )
 
 
-@pytest.mark.parametrize(("values", "limit", "fits"), [([], 1, True), ([0, 0], 1, True), ([5], 65535, True), ([5], 65534, False)])
+@pytest.mark.parametrize(
+    ("values", "limit", "fits"), [([], 1, True), ([0, 0], 1, True), ([5], 65535, True), ([5], 65534, False)]
+)
 def test_limits_at_the_edges(values: list[int], limit: int, fits: bool) -> None:
     assert within_limit(values, limit) is fits
