@@ -44,6 +44,7 @@ __all__ = ["Swarm", "SwarmError"]
 log = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 3.0
+_CANCEL_SECONDS = 0.5
 _PORT_FILE = "swarm.port"
 
 Handler = Callable[[StreamInfo, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -127,7 +128,14 @@ class Swarm:
             await self._offer(blobs.PROTOCOL, self._service.serve)
             await self._offer(hello.PROTOCOL, hello.HelloService(run.protocol, to_bytes(run)).serve)
             self._membership = Membership(
-                self._bulletin, self._book, run, self._binding, self.maddrs, bootstrap, self.hello
+                self._bulletin,
+                self._book,
+                run,
+                self._binding,
+                self.maddrs,
+                bootstrap,
+                self.hello,
+                lambda: self._dialer.connected(_HELLO_SECONDS),
             )
             self.meet(metagraph)
             await self.enter_round(0, {row.hotkey for row in metagraph.rows})
@@ -211,9 +219,7 @@ class Swarm:
     async def stop(self) -> None:
         """Leave the swarm; no process, socket or task is left behind."""
         tasks = [*self._streams, *([self._upkeep] if self._upkeep else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _end(tasks)
         if self._p2p is not None:
             await self._p2p.shutdown()
         await self._control.stop()
@@ -247,6 +253,16 @@ class Swarm:
             raise
         self._book.mark_up(hotkey)
         return stream
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they have ended. More than once: before Python 3.12 `wait_for` can lose it."""
+    waiting = set(tasks)
+    while waiting:
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=_CANCEL_SECONDS)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _listen_address(config: NodeConfig) -> str:
