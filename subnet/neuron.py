@@ -9,10 +9,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import os
+import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -31,6 +36,7 @@ from subnet.diloco.codec import codec_of
 from subnet.diloco.layout import Layout
 from subnet.diloco.outer import outer_step
 from subnet.diloco.state import OuterState
+from subnet.errors import UserError
 from subnet.exchange.majority import Majority, majority
 from subnet.exchange.repair import Agreement, await_majority, claims_of, fetch_state, publish_claim
 from subnet.exchange.roster import Member
@@ -48,6 +54,12 @@ KEPT_ROUNDS = 2
 """Rounds whose blobs are served: this one and the last, which validators still score."""
 MAX_UIDS = 256
 """Uids a subnet holds; the data is shared among so many, registered or not, so that a newcomer moves nobody's share."""
+
+
+COMPUTE_NICENESS = 10
+"""Scheduling priority of the compute thread and of the torch threads it starts (Linux: per thread, inherited)."""
+
+T = TypeVar("T")
 
 
 def layout_of(run: RunConfig) -> Layout:
@@ -82,6 +94,9 @@ class Neuron:
     metagraph: Metagraph
     hyperparameters: Hyperparameters
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _compute: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, "compute", initializer=_yield_to_the_network)
+    )
     _reported: tuple[int, int] = (0, 0)
 
     @classmethod
@@ -97,6 +112,11 @@ class Neuron:
             await preflight(chain, flags.netuid, signer.ss58, role, flags.btcli_wallet)
             shards = await asyncio.to_thread(_prepare, run, node)
             run = with_manifest(run, shards.manifest_hash)
+            if shards.vocab_size > run.model.vocab_size:
+                raise UserError(
+                    f"the tokenizer has {shards.vocab_size} tokens, the run's model only {run.model.vocab_size}: "
+                    "raise model.vocab_size in the run file, or use the run's own tokenizer"
+                )
             clock = await chain.clock()
             metagraph = await chain.metagraph(flags.netuid)
             hyperparameters = await chain.hyperparameters(flags.netuid)
@@ -198,6 +218,10 @@ class Neuron:
         except ChainUnreachable as error:
             return WeightsOutcome(False, wait_blocks=1, refused=str(error))
 
+    async def compute(self, work: Callable[..., T], *args: Any) -> T:
+        """Run training or evaluation in this neuron's one compute thread, which leaves the network the first turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
+
     def enter(self, phase: str, round_: Round) -> None:
         """Tell the outside which phase this neuron is in."""
         self.telemetry.event("phase", phase=phase, round=round_.window.round, block=int(self.clock.block()))
@@ -296,8 +320,14 @@ class Neuron:
     def _stake(self) -> Mapping[str, float]:
         return {row.hotkey: row.stake for row in self.metagraph.rows}
 
-    def _dropper(self, window: Window) -> Callable[[str, str], None]:
-        return lambda hotkey, reason: self.exchange.drop(window, hotkey, reason)
+    def _dropper(self, window: Window) -> Callable[[str, Exception], None]:
+        return partial(self.exchange.drop, window)
+
+
+def _yield_to_the_network() -> None:
+    """Lower this thread's priority: a busy core must not make the event loop and the libp2p daemon miss a deadline."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), COMPUTE_NICENESS)
 
 
 def _prepare(run: RunConfig, node: NodeConfig) -> Shards:

@@ -9,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 
 from subnet.chain.errors import ChainUnreachable
 
 __all__ = ["BlockClock", "ChainUnreachable", "Extrapolation"]
 
-# Weight of one observed interval in the estimate of the block time.
-_SMOOTHING = 1 / 16
-# Observed intervals count as at most this factor away from the estimate, so that a burst or a gap cannot spoil it.
+# The block time is that of the last so many blocks: heads that were held up arrive in a burst, and only over a long span
+# do the gap before it and the burst itself weigh as much as they should.
+_SPAN = 64
+_SHORTEST_SPAN = 16
+# The observed block time counts as at most this factor away from the first estimate.
 _OUTLIER = 2.0
 # Speed, against the chain's, while waiting for the chain to catch up with a clock that ran ahead of it.
 _CATCH_UP = 0.5
@@ -40,7 +43,9 @@ class Extrapolation:
         self.head = number
         """The highest block seen."""
         self.block_time = block_time
+        self._slowest, self._fastest = block_time * _OUTLIER, block_time / _OUTLIER
         self._seen_at = now
+        self._seen: deque[tuple[int, float]] = deque([(number, now)], maxlen=_SPAN)
         self._floor, self._floor_at = float(number), now
 
     def observe(self, number: int, now: float) -> None:
@@ -48,10 +53,13 @@ class Extrapolation:
         if number <= self.head:
             return
         self._floor, self._floor_at = self.at(now), now
-        interval = (now - self._seen_at) / (number - self.head)
-        interval = min(max(interval, self.block_time / _OUTLIER), self.block_time * _OUTLIER)
-        self.block_time += (interval - self.block_time) * _SMOOTHING
+        if now - self._seen_at > _SPAN * self.block_time:
+            self._seen.clear()  # the chain, or the way to it, was gone: that says nothing of its pace
         self.head, self._seen_at = number, now
+        self._seen.append((number, now))
+        first, since = self._seen[0]
+        if number - first >= _SHORTEST_SPAN:
+            self.block_time = min(max((now - since) / (number - first), self._fastest), self._slowest)
 
     def at(self, now: float) -> float:
         """The height at `now`, never less than at any earlier time."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -63,6 +64,8 @@ def main(argv: list[str]) -> int:
 
 
 async def _perform(args: argparse.Namespace, out: Path) -> int:
+    # The model is too small for more threads to pay, and the neurons want every core.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     console = Console()
     started = time.monotonic()
     run = load_run(args.run)
@@ -99,7 +102,7 @@ async def _perform(args: argparse.Namespace, out: Path) -> int:
     from subnet.demo.report import conclude, text
 
     summary = await asyncio.to_thread(conclude, board, with_manifest(run, shards.manifest_hash), shards, out)
-    console.print(f"\n{text(summary, out)}\ntook           {time.monotonic() - started:.0f} s", highlight=False)
+    _say(console, f"\n{text(summary, out)}\ntook           {time.monotonic() - started:.0f} s")
     return 1 if summary.failures else 0
 
 
@@ -118,7 +121,7 @@ async def _found(chain: Chain, stage: Stage, seats: list[Seat], console: Console
         uid = await wallets.burned_register(chain, wallet, netuid)
         if seat.role == "validator":
             await wallets.add_stake(chain, wallet, netuid, VALIDATOR_STAKE)
-        console.print(f"  {seat.name:<12} uid {uid}  {seat.hotkey}", highlight=False)
+        _say(console, f"  {seat.name:<12} uid {uid}  {seat.hotkey}")
     return {row.hotkey: row.stake for row in (await chain.metagraph(netuid)).rows}
 
 
@@ -163,9 +166,13 @@ def _shower(console: Console, stack: contextlib.ExitStack, board: Board) -> Call
     def lines(left: float, events: list[dict]) -> None:
         for event in events:
             if event["event"] in ("round", "scores"):
-                console.print(view.line(board, event), highlight=False)
+                _say(console, view.line(board, event))
 
     return lines
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 async def _look_at_chain(chain: Chain, board: Board, staked: dict[str, float]) -> None:

@@ -5,7 +5,6 @@ It takes part in everything else (commitment, reducing, digests), so that only t
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import torch
@@ -28,7 +27,7 @@ class FreeRider(Miner):
         generator = torch.Generator().manual_seed(round_.window.round)
         noise = torch.randn(neuron.layout.numel, generator=generator) * NOISE
         self.trainer.load(neuron.state.theta + noise)
-        await asyncio.sleep(neuron.clock.seconds_until(round_.window.train_end))
+        await neuron.wait_for(round_.window.train_end)
         tokens = train.inner_steps * train.batch_size * neuron.run.model.seq_len
         return InnerResult(steps=train.inner_steps, tokens=tokens, losses=[])
 

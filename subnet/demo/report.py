@@ -157,7 +157,9 @@ def _held_out_loss(run: RunConfig, shards: Shards, layout: Layout, state: OuterS
 def _export(run: RunConfig, layout: Layout, state: OuterState, folder: Path) -> list[str]:
     """Write the model, load it again as a user would, and let it write a few lines."""
     from transformers import LlamaForCausalLM
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     tokenizer = load_tokenizer(run.data.tokenizer, Path(run.data.path) if run.data.path else None)
     export(folder, run.model, layout.unflatten(state.theta), tokenizer)
     model = LlamaForCausalLM.from_pretrained(folder)

@@ -6,7 +6,6 @@ child dies with the demo. Uses nothing that the official localnet would not offe
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
@@ -66,7 +65,7 @@ class Stage:
         chain = self._spawn("chain", [sys.executable, "-m", "subnet.localnet", *flags])
         deadline = time.monotonic() + CHAIN_START_SECONDS
         while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            if "localnet ready" in chain.tail():
                 return
             if not chain.running or time.monotonic() > deadline:
                 raise UserError(f"the embedded chain did not start: {chain.tail(1)}")

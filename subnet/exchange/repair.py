@@ -39,14 +39,14 @@ class Agreement:
     repaired_bytes: int = 0
 
 
-async def claims_of(swarm: Swarm, round_index: int, drop: Callable[[str, str], None]) -> list[Claim]:
+async def claims_of(swarm: Swarm, round_index: int, drop: Callable[[str, Exception], None]) -> list[Claim]:
     """The well-formed digest claims of a round that have reached this peer."""
     claims = []
     for record in await swarm.records("digest", round_index):
         try:
             claims.append(open_claim(record))
         except BadRecord as error:
-            drop(record.hotkey, str(error))
+            drop(record.hotkey, error)
     return claims
 
 
@@ -61,7 +61,7 @@ async def await_majority(
     window: Window,
     expected: set[str],
     stake: Mapping[str, float],
-    drop: Callable[[str, str], None],
+    drop: Callable[[str, Exception], None],
 ) -> Majority | None:
     """The majority state of `window.round`: decided once all `expected` hotkeys spoke, or at the round's last block."""
     while True:

@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 # A DHT look-up takes some tens of milliseconds; polling faster than this only burns the CPU that training wants.
 POLL_SECONDS = 0.15
+MAX_COUNTED = 4096
+"""Pairs of sender and reason that are counted apart."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Exchange:
         self.clock = clock
         self.signer = signer
         self.dropped: Counter[tuple[str, str]] = Counter()
-        self._told: set[tuple[int, str, str]] = set()
+        self._told: set[tuple[int, str]] = set()
 
     async def commit(self, round_: Round, contribution: Contribution, state: bytes) -> bool:
         """Publish the commitment to `contribution`, trained from the state with digest `state`; False when too late."""
@@ -208,12 +210,14 @@ class Exchange:
             timeout=self.clock.seconds_until(deadline_block),
         )
 
-    def drop(self, window: Window, hotkey: str, reason: str) -> None:
-        """Count a refused message; say so once per sender, reason and round."""
-        self.dropped[hotkey, reason] += 1
-        if (window.round, hotkey, reason) not in self._told:
-            self._told = {t for t in self._told if t[0] >= window.round - 1} | {(window.round, hotkey, reason)}
-            log.warning("round %d: dropped a message of %s: %s", window.round, hotkey, reason)
+    def drop(self, window: Window, hotkey: str, error: Exception) -> None:
+        """Count what a peer sent that was refused, or did not send; say so once per sender and round."""
+        reason = "not delivered" if isinstance(error, FetchError) else str(error)
+        if len(self.dropped) < MAX_COUNTED or (hotkey, reason) in self.dropped:
+            self.dropped[hotkey, reason] += 1
+        if (window.round, hotkey) not in self._told:
+            self._told = {told for told in self._told if told[0] >= window.round - 1} | {(window.round, hotkey)}
+            log.warning("round %d: dropped a message of %s: %s", window.round, hotkey, error)
 
     async def _publish(self, kind: str, window: Window, body: dict, subkey: str = "") -> bool:
         return await self.swarm.publish(kind, window.round, body, subkey=subkey)
@@ -228,9 +232,9 @@ class Exchange:
                 if open_commitment(record, self.run.train, self.run.model.seq_len).state == state:
                     commitments[record.hotkey] = record
                 else:
-                    self.drop(window, record.hotkey, "commitment from another state")
+                    self.drop(window, record.hotkey, BadRecord("commitment from another state"))
             except BadRecord as error:
-                self.drop(window, record.hotkey, str(error))
+                self.drop(window, record.hotkey, error)
         hotkeys = sorted(commitments)[: self.run.rounds.max_members]
         order, averaged = averaging_order(facts.beacon, hotkeys, facts.members, self.run.rounds)
         if not averaged:
@@ -266,7 +270,7 @@ class Exchange:
             if roster.state != state:
                 raise BadRecord("roster of another state")
         except (BadRecord, FetchError) as error:
-            self.drop(window, record.hotkey, str(error))
+            self.drop(window, record.hotkey, error)
             return None
         self.swarm.store.add(root, [blob], keep_until_round=window.round + 1)
         return roster
@@ -291,17 +295,21 @@ class Exchange:
                 )
             return open_contribution_part(self.codec, self.layout, commitment, leaves, start, stop)
         except (BadRecord, FetchError, CodecError) as error:
-            self.drop(window, commitment.hotkey, str(error))
+            self.drop(window, commitment.hotkey, error)
             return None
 
     async def _watch_results(self, window: Window, roster: Roster, results: dict[int, PartResult]) -> None:
         """Fill `results` with the signed word on each part as it appears."""
+        refused: set[bytes] = set()
         while len(results) < len(self.layout.parts(roster.averaged)):
             for record in await self.swarm.records("part", window.round):
+                if record.signature in refused:
+                    continue
                 try:
                     result = open_part(record, roster)
                 except BadRecord as error:
-                    self.drop(window, record.hotkey, str(error))
+                    refused.add(record.signature)
+                    self.drop(window, record.hotkey, error)
                     continue
                 results.setdefault(result.part, result)
             await asyncio.sleep(POLL_SECONDS)
@@ -317,7 +325,7 @@ class Exchange:
                     leaves = self.swarm.store.get(result.root) or await self._pull_reduced(window, result, start, stop)
                     values = decode_part(self.codec, self.layout, leaves, start, stop)
                 except (FetchError, CodecError) as error:
-                    self.drop(window, result.reducer, str(error))
+                    self.drop(window, result.reducer, error)
                 else:
                     self.swarm.store.add(result.root, leaves, keep_until_round=window.round + 1)
                     return values

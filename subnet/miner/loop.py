@@ -91,7 +91,7 @@ class Miner:
 
         self.trainer.load(neuron.state.theta)
         first = neuron.state.step * run.train.inner_steps
-        return await asyncio.to_thread(self.trainer.train, batches(), run.train.inner_steps, first, should_stop)
+        return await neuron.compute(self.trainer.train, batches(), run.train.inner_steps, first, should_stop)
 
     def contribute(self, result: InnerResult) -> Contribution | None:
         """Pseudo-gradient plus error feedback through the codec; None when not a single step was done."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -98,20 +99,18 @@ class Validator:
         """Evaluate every listed contribution of a finished round; its owner must deliver it before `now` ends."""
         neuron, window = self.neuron, finished.round.window
         beacon = await neuron.beacon(window.roster_end)
-        baseline = await asyncio.to_thread(self.evaluator.begin, finished.theta, beacon, window.round)
+        baseline = await neuron.compute(self.evaluator.begin, finished.theta, beacon, window.round)
         roster = finished.update.roster
         clips = clip_factors([c.norm for c in roster.commitments])
         slots = asyncio.Semaphore(PARALLEL_PULLS)
-        compute = asyncio.Lock()
 
         async def judge(commitment: Commitment, clip: float) -> tuple[str, Observation]:
+            loss: LossScore | None = None
             async with slots:
                 delta = await self._contribution(finished, commitment, now.window.gather_end)
-            loss: LossScore | None = None
-            uid = neuron.metagraph.uid_of(commitment.hotkey)
-            if delta is not None and uid is not None:
-                async with compute:
-                    loss = await asyncio.to_thread(self.evaluator.measure, commitment, uid, delta, clip)
+                uid = neuron.metagraph.uid_of(commitment.hotkey)
+                if delta is not None and uid is not None:
+                    loss = await neuron.compute(self.evaluator.measure, commitment, uid, delta, clip)
             return commitment.hotkey, self._observation(finished, commitment, loss)
 
         observed = await asyncio.gather(*(judge(c, k) for c, k in zip(roster.commitments, clips, strict=True)))
@@ -155,15 +154,18 @@ class Validator:
         """The committed pseudo-gradient as fp32, or None when it cannot be had or is not what was declared."""
         exchange, window = self.neuron.exchange, finished.round.window
         layout = exchange.layout
-        try:
-            leaves = await exchange.pull_contribution(window, commitment, deadline)
+
+        def decode(leaves: list[bytes]) -> torch.Tensor:
             delta = decode_part(exchange.codec, layout, leaves, 0, layout.num_leaves)
             if abs(norm(delta) - commitment.norm) > NORM_TOLERANCE * max(commitment.norm, 1e-12):
                 raise BadRecord("declared norm differs from the contribution's")
+            return delta
+
+        try:
+            return await self.neuron.compute(decode, await exchange.pull_contribution(window, commitment, deadline))
         except (FetchError, CodecError, BadRecord) as error:
-            exchange.drop(window, commitment.hotkey, str(error))
+            exchange.drop(window, commitment.hotkey, error)
             return None
-        return delta
 
     def _observation(self, finished: Finished, commitment: Commitment, loss: LossScore | None) -> Observation:
         """Participation: share of the parts that hold it, halved unless it also delivered the part it reduces."""
@@ -184,7 +186,7 @@ class Validator:
             return None
         window = round_.window
         exchange = self.neuron.exchange
-        claims = await claims_of(exchange.swarm, window.round, lambda hotkey, why: exchange.drop(window, hotkey, why))
+        claims = await claims_of(exchange.swarm, window.round, partial(exchange.drop, window))
         digest = agreement.majority.digest
         return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
 
