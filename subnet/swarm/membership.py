@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 
 from subnet.config import RunConfig, first_difference, from_bytes
 from subnet.errors import ConfigError
@@ -34,11 +34,16 @@ _CALM_S = 0.5
 _JOIN_SECONDS = 3.0
 _GREETED = 6
 
+Connected = Callable[[], Awaitable[Set[str]]]
 Hello = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
 
 
 class Membership:
-    """Keeps `book` current. `addresses` are this peer's own, `bootstrap` others' with peer ids from the user."""
+    """Keeps `book` current.
+
+    `addresses` are this peer's own, `bootstrap` others' with peer ids from the user. `hello` asks the peer at some
+    addresses for its run, `connected` tells the peer ids libp2p is connected to; both may raise WireError.
+    """
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class Membership:
         addresses: Sequence[str],
         bootstrap: Sequence[str],
         hello: Hello,
+        connected: Connected,
     ) -> None:
         self.bulletin = bulletin
         self.book = book
@@ -57,6 +63,7 @@ class Membership:
         self.addresses = addresses
         self.bootstrap = [_bootstrap_peer(text) for text in bootstrap]
         self.hello = hello
+        self.connected = connected
         self.wake = asyncio.Event()
         self._nodes = 0
         self._alone_told = False
@@ -116,6 +123,10 @@ class Membership:
 
     async def _look_around(self) -> None:
         self.book.learn(await self.bulletin.find("peer", 0))
+        try:
+            self.book.note_connections(await self.connected())
+        except WireError as error:
+            log.debug("libp2p %s", error)
 
     async def _look_for_another_run(self) -> None:
         """When alone, ask somebody the chain lists under another run in what it differs, and say so once."""

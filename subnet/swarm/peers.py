@@ -50,6 +50,7 @@ class PeerBook:
         self.on_chain: dict[str, Peer] = {}
         self.other_runs: list[Peer] = []
         self._down: dict[str, float] = {}
+        self._connected: Set[str] = frozenset()
         self._opened: dict[bytes, tuple[str, tuple[bytes, ...]]] = {}
 
     def learn_chain(self, rows: Iterable[MetagraphRow]) -> None:
@@ -99,6 +100,15 @@ class PeerBook:
     def reachable(self) -> Mapping[str, Peer]:
         """Live peers, but for those that could not be reached and have not said anything new since."""
         return {h: p for h, p in self.live.items() if self._down.get(h) != p.seen}
+
+    def note_connections(self, connected: Set[str]) -> None:
+        """Take over which peer ids libp2p is connected to: a connection that broke is the first sign of a death."""
+        for hotkey, peer in self.live.items():
+            if peer.peer_id in connected:
+                self.mark_up(hotkey)
+            elif peer.peer_id in self._connected:
+                self.mark_down(hotkey)
+        self._connected = connected
 
     def mark_down(self, hotkey: str) -> None:
         """Note that a live peer could not be reached."""

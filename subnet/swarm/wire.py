@@ -135,6 +135,11 @@ class Dialer:
         plain = [Multiaddr(multiaddr.without_peer(m)[0]) for m in maddrs]
         await self._bounded(self.p2p._client.connect(PeerID.from_base58(peer_id), plain), seconds, _ignore)
 
+    async def connected(self, seconds: float) -> frozenset[str]:
+        """The peer ids libp2p is connected to right now. Raises WireError if it does not say in time."""
+        infos = await self._bounded(self.p2p.list_peers(), seconds, _ignore)
+        return frozenset(info.peer_id.to_base58() for info in infos)
+
     async def _bounded(self, work: Any, seconds: float, discard: Callable[[Any], None]) -> Any:
         # Cancelling hivemind's calls would leave its sockets open: a late one is let finish, then discarded.
         task = asyncio.ensure_future(work)

@@ -210,6 +210,7 @@ def test_alone_at_first_then_together(
                 assert [r.hotkey for r in await other.records("commit", 1)] == [KEYS[1].ss58]
             finally:
                 await other.stop()
+            await until(lambda: not early.peers, 10.0)  # long before its lease is over
         finally:
             await early.stop()
 

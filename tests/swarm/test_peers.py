@@ -58,6 +58,19 @@ def test_a_peer_that_was_not_reached_counts_again_when_it_speaks(book: PeerBook)
     assert hotkey in book.reachable()
 
 
+def test_a_broken_connection_is_a_sign_of_death(book: PeerBook) -> None:
+    hotkey = KEYS[1].ss58
+    book.learn([(said(KEYS[1]), 50.0)])
+    book.note_connections(frozenset())
+    assert hotkey in book.reachable()  # never connected to: nothing can be said of it
+    book.note_connections(frozenset({PEER}))
+    assert hotkey in book.reachable()
+    book.note_connections(frozenset())
+    assert hotkey not in book.reachable()
+    book.note_connections(frozenset({PEER}))
+    assert hotkey in book.reachable()
+
+
 def test_the_chain_is_asked_when_a_peer_is_silent(book: PeerBook) -> None:
     mine = ChainCommitment.of(1, PEER, ["/ip4/8.8.8.8/tcp/4001", "/ip4/10.0.0.7/tcp/4001"], RUN_ID).pack()
     theirs = ChainCommitment.of(1, PEER, ["/ip4/8.8.8.8/tcp/4001"], OTHER_RUN).pack()
