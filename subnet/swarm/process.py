@@ -68,6 +68,8 @@ class HomeClaim:
     def release(self) -> None:
         """End whatever child is left, remove the sockets, and let another neuron have the folder."""
         _clean_up(self._state)
+        # Closing alone would leave it locked by any child that was forked meanwhile and still runs.
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
         os.close(self._lock)
 
 
