@@ -33,6 +33,8 @@ JOIN_S = 15.0
 _CALM_S = 0.5
 _JOIN_SECONDS = 3.0
 _GREETED = 6
+_FEW = 8
+_PEERS_PER_CALL = 45
 
 Connected = Callable[[], Awaitable[Set[str]]]
 Hello = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
@@ -66,11 +68,13 @@ class Membership:
         self.connected = connected
         self.wake = asyncio.Event()
         self._nodes = 0
+        self._members: list[str] = []
         self._alone_told = False
         self._differs_told = False
 
     async def enter(self) -> None:
         """First contact. Raises SwarmError if the DHT process has ended."""
+        await self._tell_members()
         await self._join()
         await self._announce()
         await self._look_around()
@@ -127,6 +131,19 @@ class Membership:
             self.book.note_connections(await self.connected())
         except WireError as error:
             log.debug("libp2p %s", error)
+        await self._tell_members()
+
+    async def _tell_members(self) -> None:
+        """Let the DHT process know who is vouched for; while few are live, the chain's word counts too."""
+        found = {peer.peer_id for peer in self.book.reachable().values()}
+        if len(found) < _FEW:
+            found |= {peer.peer_id for peer in self.book.on_chain.values()}
+        members = sorted(found - {self.binding.peer_id})
+        if members != self._members:
+            for at in range(0, max(1, len(members)), _PEERS_PER_CALL):
+                piece = members[at : at + _PEERS_PER_CALL]
+                await self.bulletin.control.call(node.set_members, piece, at == 0, seconds=_JOIN_SECONDS)
+            self._members = members
 
     async def _look_for_another_run(self) -> None:
         """When alone, ask somebody the chain lists under another run in what it differs, and say so once."""

@@ -1,8 +1,9 @@
 """The DHT process: hivemind's node with our rules, and the look-ups that run inside it.
 
 The walk replaces upstream's `get` and `store`: it merges what all replicas hold, never waits for a silent peer while
-others answer, and always ends at its time limit. The routing table and the RPCs are hivemind's (Kademlia, Maymounkov
-and Mazieres 2002).
+others answer, and always ends at its time limit. It asks the nearest registered peers beside the nearest of all, so
+that strangers who crowd around a key hide nothing. The routing table and the RPCs are hivemind's (Kademlia,
+Maymounkov and Mazieres 2002).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -60,13 +61,13 @@ class DhtProcess(hivemind.DHT):
         self.claim = claim
         self.background: set[asyncio.Task[Any]] = set()
         self.incoming: set[str] = set()
+        self.members: dict[DHTID, PeerID] = {}
         super().__init__(
             start=False,
             record_validators=[gate],
             identity_path=str(identity),
             check_if_identity_free=False,
-            # A restarted peer takes the place in the routing tables that it had.
-            node_id=DHTID.generate(source=PeerID.from_base58(peer_id).to_bytes()),
+            node_id=node_id_of(PeerID.from_base58(peer_id)),
             host_maddrs=list(host),
             announce_maddrs=list(announce) or None,
             use_relay=False,
@@ -121,6 +122,9 @@ async def settle(dht: DhtProcess, node: DHTNode) -> tuple[int, str, list[str]]:
         if node.is_alive:
             os._exit(1)
 
+    table = node.protocol.routing_table
+    add = table.add_or_update_node
+    table.add_or_update_node = lambda uid, peer: add(uid, peer) if uid == node_id_of(peer) else None
     node.protocol._validate_dictionary = dht.gate.keep_valid
     node.protocol.storage, node.protocol.cache = Storage(maxsize=_MAX_KEYS), Storage(maxsize=_MAX_KEYS)
     _keep(dht, watch())
@@ -136,6 +140,13 @@ async def configure(
     if last:
         dht.gate.registered = frozenset(dht.incoming)
         dht.gate.rounds = range(*rounds)
+
+
+async def set_members(dht: DhtProcess, node: DHTNode, peer_ids: list[str], first: bool) -> None:
+    """Take over, in pieces, the peer ids that registered hotkeys have vouched for."""
+    peers = [PeerID.from_base58(peer_id) for peer_id in peer_ids]
+    members = {node_id_of(peer): peer for peer in peers}
+    dht.members = members if first else {**dht.members, **members}
 
 
 async def join(dht: DhtProcess, node: DHTNode, peers: list[tuple[str, list[str]]], seconds: float) -> int:
@@ -178,7 +189,7 @@ async def store(
         return 0
     protocol.storage.store_subkey(key_id, subkey, packed, expires)
     limit = asyncio.get_running_loop().time() + seconds
-    nearest = protocol.routing_table.get_nearest_neighbors(key_id, REPLICAS, exclude=node.node_id)
+    nearest = _nearest(dht, key_id, _known(dht, node, key_id, REPLICAS), REPLICAS)
     if len(protocol.routing_table.uid_to_peer_id) > protocol.bucket_size:
         # Only a table that still has everybody in it knows who is nearest without asking.
         nearest = await walk(dht, node, key_id, REPLICAS, seconds / 2)
@@ -197,13 +208,13 @@ async def walk(
     seconds: float,
     on_value: Callable[[Any], None] | None = None,
 ) -> list[tuple[DHTID, PeerID]]:
-    """Ask the peers nearest to `target` until the nearest `width` that answer have been asked; returns those.
+    """Ask the peers nearest to `target` until the nearest `width` (of all and of members) that answer have been asked.
 
-    Values found under `target` go to `on_value`. Peers that are silent while others answer are not waited for.
+    Returns those. Values found under `target` go to `on_value`. Peers that are silent while others answer are not
+    waited for.
     """
-    protocol = node.protocol
     limit = asyncio.get_running_loop().time() + seconds
-    known = dict(protocol.routing_table.get_nearest_neighbors(target, width, exclude=node.node_id))
+    known = _known(dht, node, target, width)
     asked: set[DHTID] = set()
     silent: set[DHTID] = set()
 
@@ -211,11 +222,10 @@ async def walk(
         return uid, await node._call_find_with_blacklist(peer, [target])
 
     while len(asked) < MAX_ASKED:
-        nearest = sorted(known.keys() - silent, key=target.xor_distance)[:width]
-        tasks = {_keep(dht, ask(uid, known[uid])) for uid in nearest if uid not in asked}
+        waiting = {uid for uid, _ in _nearest(dht, target, known, width, silent)} - asked
+        tasks = {_keep(dht, ask(uid, known[uid])) for uid in waiting}
         if not tasks:
             break
-        waiting = set(nearest) - asked
         asked |= waiting
         async for uid, response in _as_answered(tasks, limit):
             if response is None:
@@ -225,13 +235,34 @@ async def walk(
             if value is not None and on_value is not None:
                 on_value(value.value)
             for other, peer in neighbours.items():
-                if other != node.node_id:
+                if other != node.node_id and other == node_id_of(peer):
                     known.setdefault(other, peer)
         silent |= waiting
         if asyncio.get_running_loop().time() >= limit:
             break
-    answered = sorted((asked & known.keys()) - silent, key=target.xor_distance)
-    return [(uid, known[uid]) for uid in answered[:width]]
+    return _nearest(dht, target, {uid: known[uid] for uid in asked}, width, silent)
+
+
+def node_id_of(peer: PeerID) -> DHTID:
+    """A peer's place in the DHT: it follows from its key, so a restarted peer keeps it and nobody picks one freely."""
+    return DHTID.generate(source=peer.to_bytes())
+
+
+def _known(dht: DhtProcess, node: DHTNode, target: DHTID, width: int) -> dict[DHTID, PeerID]:
+    """What this node knows of the neighbourhood of `target`: routing table and members."""
+    known = dict(node.protocol.routing_table.get_nearest_neighbors(target, width, exclude=node.node_id))
+    known.update(_nearest(dht, target, dht.members, width))
+    known.pop(node.node_id, None)
+    return known
+
+
+def _nearest(
+    dht: DhtProcess, target: DHTID, known: dict[DHTID, PeerID], width: int, without: Set[DHTID] = frozenset()
+) -> list[tuple[DHTID, PeerID]]:
+    """The `width` nearest of `known`, and the `width` nearest members among them, which are mostly the same."""
+    ranked = sorted(known.keys() - without, key=target.xor_distance)
+    chosen = [*ranked[:width], *[uid for uid in ranked if uid in dht.members][:width]]
+    return [(uid, known[uid]) for uid in dict.fromkeys(chosen)]
 
 
 async def _as_answered(tasks: set[asyncio.Task[Any]], limit: float) -> Any:
