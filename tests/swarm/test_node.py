@@ -58,7 +58,7 @@ class Network:
     def surround(self, count: int) -> None:
         """Strangers whose keys were ground until they lie nearer to `KEY` than everybody else."""
         nearest = min(map(KEY.xor_distance, self.peers))
-        crowd = [PeerID(b"\x12\x20" + i.to_bytes(32, "big")) for i in range(4 * count * len(self.peers))]
+        crowd = [PeerID(b"\x12\x20" + i.to_bytes(32, "big")) for i in range(16 * count * len(self.peers))]
         self.crowd_peers = {node_id_of(p): p for p in crowd if KEY.xor_distance(node_id_of(p)) < nearest}
         self.crowd = list(self.crowd_peers)[:count]
         self.crowd_peers = {uid: self.crowd_peers[uid] for uid in self.crowd}
