@@ -1,6 +1,7 @@
 """An embedded chain in a process of its own, for every test that needs a chain.
 
-`localnet` is shared by the whole session: use wallets and subnets of your own. `start_localnet` starts further ones, with flags.
+`localnet` is shared by the whole session: use wallets and subnets of your own. `start_localnet` starts further ones,
+with flags.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class Localnet:
         return self.process.wait(STOP_SECONDS)
 
     def wallet(self, name: str) -> Any:
-        """A wallet on disk without passwords, its keys derived from its name ("alice": the dev key with all the TAO)."""
+        """A wallet on disk without passwords, its keys derived from its name ("alice": the dev key with the TAO)."""
         from bittensor import Wallet
 
         wallet = Wallet(name, "default", str(self.wallets))

@@ -65,7 +65,8 @@ class Context:
     block: int
     origin: str = ROOT
     depth: int = 0
-    events: list[tuple[str, str, Any]] = field(default_factory=list)
+    events: list[bytes] = field(default_factory=list)
+    """SCALE RuntimeEvents."""
 
     @property
     def sub(self) -> Pallet:
@@ -73,7 +74,8 @@ class Context:
 
     def emit(self, pallet: str, event: str, fields: Any = None) -> None:
         """Deposits an event; `fields` is a dict for named fields, a list for several unnamed, or the one value."""
-        self.events.append((pallet, event, fields))
+        value = {pallet: event if fields is None else {event: fields}}
+        self.events.append(self.ledger.codec.event(value))
 
     def ensure(self, condition: object, error: str, pallet: str = "SubtensorModule") -> None:
         if not condition:

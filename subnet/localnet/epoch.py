@@ -7,6 +7,7 @@ sum to no more than one.
 
 from __future__ import annotations
 
+import logging
 from fractions import Fraction
 
 from subnet.localnet.consensus import emission, yuma
@@ -15,6 +16,8 @@ from subnet.localnet.dispatch import Context
 from subnet.localnet.ledger import Pallet
 from subnet.localnet.pallets import balances, neurons, stake
 from subnet.localnet.schedule import activity_cutoff, should_run
+
+logger = logging.getLogger(__name__)
 
 ROOT_NETUID = 0
 PRICE_BITS = 32
@@ -133,13 +136,28 @@ def _run_due(ctx: Context, netuids: list[int]) -> None:
             ctx.emit("SubtensorModule", "EpochDeferred", deferred)
             continue
         ran += 1
-        pending = _pending(sub, netuid)
-        _store_pending(sub, netuid, emission.Pending())
-        run(ctx, netuid, pending)
-        sub.put("BlocksSinceLastStep", netuid, 0)
+        if _try(ctx, netuid):
+            sub.put("BlocksSinceLastStep", netuid, 0)
+        else:
+            ctx.emit("SubtensorModule", "EpochSkipped", {"netuid": netuid, "block": ctx.block})
         sub.put("LastEpochBlock", netuid, ctx.block)
         sub.put("PendingEpochAt", netuid, 0)
         sub.add("SubnetEpochIndex", netuid, 1)
+
+
+def _try(ctx: Context, netuid: int) -> bool:
+    """Runs one epoch; a subnet whose parameters consensus cannot work with keeps its emission for the next."""
+    announced = len(ctx.events)
+    try:
+        with ctx.state.transaction():
+            pending = _pending(ctx.sub, netuid)
+            _store_pending(ctx.sub, netuid, emission.Pending())
+            run(ctx, netuid, pending)
+    except (ArithmeticError, LookupError, ValueError):
+        del ctx.events[announced:]
+        logger.exception("the epoch of subnet %d in block %d was skipped", netuid, ctx.block)
+        return False
+    return True
 
 
 def run(ctx: Context, netuid: int, pending: emission.Pending) -> None:

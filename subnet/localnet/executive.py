@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from subnet.localnet import epoch
-from subnet.localnet.dispatch import Context, DispatchError, Rules, dispatch, is_free
+from subnet.localnet.dispatch import ROOT, Context, DispatchError, Rules, dispatch, is_free
 from subnet.localnet.extrinsic import PAYMENT, STALE, Extrinsic, Invalid
 from subnet.localnet.ledger import Ledger
+from subnet.localnet.metadata.scale import compact
 from subnet.localnet.pallets import balances
 from subnet.localnet.state import State
 
@@ -23,8 +24,9 @@ BYTE_FEE = 10
 WEIGHT = {"ref_time": 200_000_000, "proof_size": 4_000}
 """The same for every call: this chain does not meter computation."""
 
-Event = tuple[Any, str, str, Any]
-"""(phase, pallet, name, fields)."""
+INITIALIZATION = b"\x02"
+"""The phase of what a block does by itself, SCALE."""
+NO_TOPICS = b"\x00"
 
 
 def fee(extrinsic_length: int, call: dict[str, Any]) -> int:
@@ -55,7 +57,7 @@ class Block:
         self._state = state
         self._rules = rules
         self.number = number
-        self._events: list[Event] = []
+        self._events: list[bytes] = []
         self._included = 0
 
     def begin(self, parent: bytes, now_ms: int) -> None:
@@ -67,14 +69,13 @@ class Block:
         expired = self.number - 1 - self._ledger.codec.runtime.constant("System", "BlockHashCount")
         if expired > 0:
             system.remove("BlockHash", expired)
-        ctx = self._context("root")
+        ctx = self._context(ROOT)
         epoch.block_step(ctx)
-        self._keep("Initialization", ctx)
+        self._keep(INITIALIZATION, ctx)
         self._ledger.pallet("Timestamp").put("Now", now_ms)
-        self._announce(
-            "System", "ExtrinsicSuccess", {"dispatch_info": {**dispatch_info(TIMESTAMP), "class": "Mandatory"}}
-        )
-        self._included = 1
+        ctx = self._context(ROOT)
+        ctx.emit("System", "ExtrinsicSuccess", {"dispatch_info": {**dispatch_info(TIMESTAMP), "class": "Mandatory"}})
+        self._keep_extrinsic(ctx)
 
     def apply(self, extrinsic: Extrinsic) -> None:
         """Includes one signed extrinsic: fee and nonce are taken whatever the call does.
@@ -101,24 +102,22 @@ class Block:
             fields = {"who": extrinsic.signer, "actual_fee": paid, "tip": extrinsic.tip}
             ctx.emit("TransactionPayment", "TransactionFeePaid", fields)
         ctx.emit("System", *outcome)
-        self._keep({"ApplyExtrinsic": self._included}, ctx)
-        self._included += 1
+        self._keep_extrinsic(ctx)
 
     def finish(self) -> None:
-        events = [
-            {"phase": phase, "event": {pallet: name if fields is None else {name: fields}}, "topics": []}
-            for phase, pallet, name, fields in self._events
-        ]
-        self._ledger.pallet("System").put("Events", events)
+        """Writes the block's events."""
+        key = self._ledger.codec.item("System", "Events").prefix
+        self._ledger.write(key, compact(len(self._events)) + b"".join(self._events))
 
     def _context(self, origin: str) -> Context:
         return Context(self._ledger, self._state, self._rules, self.number, origin)
 
-    def _keep(self, phase: Any, ctx: Context) -> None:
-        self._events += [(phase, *event) for event in ctx.events]
+    def _keep(self, phase: bytes, ctx: Context) -> None:
+        self._events += [phase + event + NO_TOPICS for event in ctx.events]
 
-    def _announce(self, pallet: str, name: str, fields: Any) -> None:
-        self._events.append(({"ApplyExtrinsic": 0}, pallet, name, fields))
+    def _keep_extrinsic(self, ctx: Context) -> None:
+        self._keep(b"\x00" + self._included.to_bytes(4, "little"), ctx)
+        self._included += 1
 
 
 TIMESTAMP: dict[str, Any] = {"call_module": "Timestamp", "call_function": "set", "call_args": []}

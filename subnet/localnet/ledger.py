@@ -38,6 +38,11 @@ class Codec:
         self._items: dict[tuple[str, str], Item] = {}
         self._keys: dict[tuple[Any, ...], bytes] = {}
 
+    def event(self, value: Any) -> bytes:
+        """A RuntimeEvent, from `{pallet: {event: fields}}` or `{pallet: event}`."""
+        record = {"phase": "Initialization", "event": value, "topics": []}
+        return bytes(self.runtime.encode("EventRecord", record))[1:-1]  # between its phase and its topics, a byte each
+
     def item(self, pallet: str, name: str) -> Item:
         """KeyError when the metadata has no such item."""
         item = self._items.get((pallet, name))

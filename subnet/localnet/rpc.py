@@ -94,7 +94,7 @@ class Connection:
         self._methods = methods
         self._unsent: asyncio.Queue[str] = asyncio.Queue(MAX_UNSENT)
         self._held: list[Any] | None = None
-        """While a request is answered: what must go out behind the answer, such as a new subscription's first update."""
+        """While a request is answered: what must go out behind the answer, such as a subscription's first update."""
         self.subscriptions: dict[str, Subscription] = {}
 
     def subscribe(self, notification: str) -> Subscription:

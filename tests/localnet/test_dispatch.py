@@ -98,3 +98,14 @@ def test_a_receiver_that_is_no_account_cannot_be_looked_up(net: Net) -> None:
     net.chain.submit(net.sign(key("Alice"), raw))
     net.produce()
     assert net.outcomes()[-1].error == "CannotLookup"
+
+
+def test_an_event_that_cannot_be_written_costs_the_caller_not_the_chain(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(ctx: dispatch.Context, remark: str) -> None:
+        ctx.emit("Balances", "Transfer", {"from": "nobody", "to": "nowhere", "amount": -1})
+
+    monkeypatch.setitem(dispatch.CALLS, ("System", "remark"), faulty)
+    assert net.do("Alice", "System", "remark", remark=b"x").error in ("Other", "Overflow")
+    net.produce()

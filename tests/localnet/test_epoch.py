@@ -145,3 +145,15 @@ def test_the_moving_price_follows_the_price_slowly(net: Net) -> None:
         net.produce(20)
         seen.append(net.get("SubnetMovingPrice", netuid)["bits"])
     assert seen == sorted(seen) and 0 < seen[0] < seen[-1] < 2**32
+
+
+def test_parameters_consensus_cannot_use_skip_the_epoch_and_keep_its_alpha(net: Net) -> None:
+    netuid = with_validator(net, {2: 1})
+    net.sudo("AdminUtils", "sudo_set_bonds_moving_average", netuid=netuid, bonds_moving_average=2_000_000)
+    before = total(net, "v_hot", netuid)
+    net.next_epoch(netuid)
+    assert any(record["event_id"] == "EpochSkipped" for record in net.get("Events", pallet="System"))
+    assert total(net, "v_hot", netuid) == before and net.get("PendingServerEmission", netuid) > 8 * ALPHA
+    net.sudo("AdminUtils", "sudo_set_bonds_moving_average", netuid=netuid, bonds_moving_average=900_000)
+    net.next_epoch(netuid)
+    assert total(net, "v_hot", netuid) - before == pytest.approx(0.41 * 40 * ALPHA, rel=1e-2)

@@ -1,4 +1,4 @@
-"""What may enter the chain: every way an extrinsic can be wrong is refused with the node's own words, and changes nothing."""
+"""What may enter the chain: an extrinsic that is wrong in any way is refused in a node's words, and changes nothing."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,15 +41,16 @@ def test_it_says_when_it_is_ready_and_stops_when_told(start_localnet: Callable[.
     assert net.process.stderr is not None and net.process.stderr.read() == ""
 
 
-def test_the_first_block_comes_within_a_second(tmp_path: Path) -> None:
-    """Best of three: the machine may be busy with other things."""
-    fastest = float("inf")
-    for _ in range(3):
-        begin = time.monotonic()
-        net = Localnet(tmp_path, "--ephemeral")
-        fastest = min(fastest, time.monotonic() - begin)
-        net.kill()
-    assert fastest < 1.0
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_the_first_block_costs_less_than_a_second(start_localnet: Callable[..., Localnet]) -> None:
+    """Of processor time, which a busy machine does not stretch; importing torch alone would cost more."""
+    net = start_localnet("--ephemeral", "--block-time", "60")
+    assert cpu_seconds(net.process.pid) < 1.0
+    net.kill()
 
 
 def test_a_killed_chain_comes_back(start_localnet: Callable[..., Localnet], tmp_path: Path) -> None:

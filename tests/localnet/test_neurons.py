@@ -20,7 +20,8 @@ def test_the_price_rises_with_each_registration_and_halves_in_time(net: Net) -> 
     raised = net.get("Burn", netuid)
     net.produce(360)
     assert net.get("Burn", netuid) == pytest.approx(raised / 2, rel=0.01)
-    net.produce(8000)
+    net.sudo("AdminUtils", "sudo_set_burn_half_life", netuid=netuid, burn_half_life=5)
+    net.produce(100)
     assert net.get("Burn", netuid) == net.get("MinBurn", netuid) == 500_000
 
 

@@ -58,7 +58,7 @@ def test_a_new_store_is_empty_and_so_is_one_whose_making_was_interrupted(tmp_pat
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(LocalnetError, match="not empty and holds no localnet chain.*--state"):
+    with pytest.raises(LocalnetError, match=r"not empty and holds no localnet chain.*--state"):
         Store(tmp_path)
     assert os.listdir(tmp_path) == ["thesis.tex"]
 
