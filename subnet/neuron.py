@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -202,10 +202,10 @@ class Neuron:
         )  # fmt: skip
         return await self._repair(found, window)
 
-    async def beacon(self, block: int, patience: float | None = None) -> bytes:
-        """The hash of `block`; a predictable stand-in when the chain does not give it within `patience` seconds."""
+    async def beacon(self, block: int, deadline_block: float) -> bytes:
+        """The hash of `block`; a predictable stand-in when the chain does not give it before `deadline_block`."""
         try:
-            return await self.clock.hash_of(block, patience)
+            return await self._by(deadline_block, self.clock.hash_of(block, self.clock.seconds_until(deadline_block)))
         except ChainUnreachable as error:
             log.warning("%s; using a predictable beacon", error)
             return hashlib.blake2b(self.run_id + block.to_bytes(8, "big"), digest_size=32).digest()
@@ -266,14 +266,21 @@ class Neuron:
 
     async def _facts(self, window: Window) -> Facts:
         """The round's beacon and the metagraph at its first block; the last known ones if the chain is out of reach."""
-        patience = self.clock.seconds_until(window.commit_end)
-        beacon = await self.beacon(window.start, patience)
+        beacon = await self.beacon(window.start, window.commit_end)
         try:
-            self.metagraph = await self.chain.metagraph(self.flags.netuid, block=window.start)
+            read = self.chain.metagraph(self.flags.netuid, block=window.start)
+            self.metagraph = await self._by(window.commit_end, read)
         except ChainUnreachable as error:
             log.warning("round %d: %s; going on with the last metagraph", window.round, error)
         await self._enter_round(window.round)
         return Facts(beacon, {r.hotkey: Member(r.hotkey, r.incentive, r.permit) for r in self.metagraph.rows})
+
+    async def _by(self, block: float, read: Awaitable[T]) -> T:
+        """The answer of the chain, if it comes before `block`; else ChainUnreachable."""
+        try:
+            return await asyncio.wait_for(read, self.clock.seconds_until(block))
+        except asyncio.TimeoutError as error:
+            raise ChainUnreachable(f"{self.chain.endpoint} did not answer in time") from error
 
     async def _catch_up(self, window: Window) -> None:
         """Fetch the majority state of the round before `window` if this peer does not hold it."""

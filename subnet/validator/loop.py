@@ -98,7 +98,7 @@ class Validator:
     async def score(self, finished: Finished, now: Round) -> None:
         """Evaluate every listed contribution of a finished round; its owner must deliver it before `now` ends."""
         neuron, window = self.neuron, finished.round.window
-        beacon = await neuron.beacon(window.roster_end)
+        beacon = await neuron.beacon(window.roster_end, now.window.commit_end)
         baseline = await neuron.compute(self.evaluator.begin, finished.theta, beacon, window.round)
         roster = finished.update.roster
         clips = clip_factors([c.norm for c in roster.commitments])
