@@ -62,10 +62,10 @@ class Methods:
             "chain_subscribeFinalizedHeads": lambda connection, _: self._subscribe_heads(
                 connection, "chain_finalizedHead"
             ),
-            "state_getRuntimeVersion": lambda _, params: self._ledger(_parameter(params, 0)) and VERSION,
+            "state_getRuntimeVersion": lambda _, params: self._known(_parameter(params, 0)) and VERSION,
             "state_subscribeRuntimeVersion": self._subscribe_version,
             "state_getMetadata": lambda _, params: (
-                self._ledger(_parameter(params, 0)) and hex0x(self._chain.runtime.v14)
+                self._known(_parameter(params, 0)) and hex0x(self._chain.runtime.v14)
             ),
             "state_getStorage": self._get_storage,
             "state_getStorageHash": self._get_storage_hash,
@@ -109,11 +109,15 @@ class Methods:
     def _block(self, block_hash: Any) -> StoredBlock | None:
         return self._chain.block(None if block_hash is None else _bytes(block_hash, "the block hash"))
 
-    def _ledger(self, block_hash: Any) -> Ledger:
+    def _known(self, block_hash: Any) -> StoredBlock:
         block = self._block(block_hash)
         if block is None:
             message = f"Client error: UnknownBlock: Header was not found in the database: {block_hash}"
             raise RpcError(4003, message)
+        return block
+
+    def _ledger(self, block_hash: Any) -> Ledger:
+        block = self._known(block_hash)
         try:
             return self._chain.ledger_at(block.number)
         except StateDiscarded:
@@ -203,9 +207,7 @@ class Methods:
     def _call(self, _: Connection, params: list[Any]) -> str:
         name, data = _parameter(params, 0), _bytes(_parameter(params, 1, "0x"), "the call's data")
         ledger = self._ledger(_parameter(params, 2))
-        block = self._block(_parameter(params, 2))
-        assert block is not None
-        call = runtime_api.Call(ledger, self._chain.runtime, block.number)
+        call = runtime_api.Call(ledger, self._chain.runtime, self._known(_parameter(params, 2)).number)
         try:
             return hex0x(runtime_api.answer(call, str(name), data))
         except runtime_api.NotExported:

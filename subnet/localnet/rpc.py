@@ -11,7 +11,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -181,10 +181,6 @@ class RpcServer:
         self._methods = methods
         self._server: Server | None = None
         self._connections: set[Connection] = set()
-
-    @property
-    def connections(self) -> Iterable[Connection]:
-        return self._connections
 
     async def start(self, host: str, port: int) -> int:
         """Listens, and returns the port (the one the system chose when `port` is 0)."""

@@ -135,6 +135,8 @@ def test_state_now_then_and_too_long_ago(net: Net) -> None:
         old = await client.ask("state_getStorage", tempo, before)
         assert old["code"] == 4003 and f"State already discarded for {before}" in old["message"]
         assert (await client.ask("chain_getHeader", before))["number"] == "0x1"
+        assert "specVersion" in await client.ask("state_getRuntimeVersion", before), "blocks outlive their state"
+        assert (await client.ask("state_getRuntimeVersion", "0x" + "11" * 32))["code"] == 4003
 
     run(net, talk)
 

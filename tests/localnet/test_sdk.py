@@ -194,3 +194,15 @@ def test_heads_stream_and_old_blocks_answer(localnet: Localnet) -> None:
         assert len(await client.query_map(("SubtensorModule", "NetworksAdded"))) >= 2
 
     run(localnet, talk)
+
+
+def test_many_submissions_of_one_wallet_at_once(localnet: Localnet) -> None:
+    async def talk(client: bt.Client) -> None:
+        wallets = [localnet.wallet(f"crowd-{number}") for number in range(12)]
+        intents = [bt.Transfer(dest_ss58=wallet.coldkeypub.ss58_address, amount_tao=1) for wallet in wallets]
+        results = await asyncio.gather(*(client.execute(intent, localnet.alice) for intent in intents))
+        assert all(result.success for result in results)
+        balances = [await client.balances.balance(intent.dest_ss58) for intent in intents]
+        assert balances == [bt.Balance.from_tao(1)] * len(intents)
+
+    run(localnet, talk)
