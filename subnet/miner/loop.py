@@ -130,6 +130,8 @@ class Miner:
         reduced, own = update.reduced, self.neuron.signer.ss58
         assert reduced is not None
         index = next(i for i, c in enumerate(update.roster.mean) if c.hotkey == own)
+        if index in update.missing:
+            return  # It was reduced but never published: the whole part is owed, not only what the codec lost of it.
         start, stop = self.neuron.layout.span(*self.neuron.layout.parts(update.roster.averaged)[index])
         factor = carry_factor(update.roster, reduced.included, own)
         self.feedback.add_range(start, stop, reduced.residual * factor)
