@@ -160,6 +160,7 @@ class Neuron:
 
         Before each is yielded the metagraph is read at its first block, and a state behind the majority's is repaired.
         """
+        self.telemetry.event("ready", step=self.state.step)
         last = -1
         while not self.stopping.is_set():
             window = Window.at(self.run.rounds, self.clock.block())

@@ -86,7 +86,7 @@ async def _perform(args: argparse.Namespace, out: Path) -> int:
         stage.start_chain()
         chain = await Chain.connect(stage.endpoint)
         try:
-            staked = await _found(chain, stage, seats, console)
+            staked = await found(chain, stage, seats, console)
             for seat in seats:
                 if seat is not late:
                     stage.start_neuron(seat, args.run, "--no-wandb")
@@ -106,7 +106,7 @@ async def _perform(args: argparse.Namespace, out: Path) -> int:
     return 1 if summary.failures else 0
 
 
-async def _found(chain: Chain, stage: Stage, seats: list[Seat], console: Console) -> dict[str, float]:
+async def found(chain: Chain, stage: Stage, seats: list[Seat], console: Console) -> dict[str, float]:
     """Wallets, money, the subnet and everybody's registration; returns the stake each hotkey starts with."""
     alice = wallets.alice()
     owner = wallets.create_wallet(stage.wallets, "owner")

@@ -49,6 +49,8 @@ class Stage:
     out: Path
     block_time: float
     tempo: int
+    host: str = "127.0.0.1"
+    """Address the chain listens on."""
     children: list[Child] = field(default_factory=list)
     endpoint: str = ""
 
@@ -59,10 +61,11 @@ class Stage:
     def start_chain(self) -> None:
         """Start the embedded chain on a free port and wait until it listens. Raises UserError with its last words."""
         port = free_port()
-        self.endpoint = f"ws://127.0.0.1:{port}"
-        flags = ["--port", str(port), "--block-time", str(self.block_time), "--tempo", str(self.tempo)]
-        flags += ["--weights-rate-limit", str(max(1, self.tempo // 4)), "--state", str(self.out / "chain")]
-        chain = self._spawn("chain", [sys.executable, "-m", "subnet.localnet", *flags])
+        self.endpoint = f"ws://{self.host}:{port}"
+        flags = ["--host", self.host, "--port", str(port), "--block-time", str(self.block_time)]
+        flags += ["--tempo", str(self.tempo), "--weights-rate-limit", str(max(1, self.tempo // 4))]
+        flags += ["--state", str(self.out / "chain")]
+        chain = self.spawn("chain", [sys.executable, "-m", "subnet.localnet", *flags])
         deadline = time.monotonic() + CHAIN_START_SECONDS
         while True:
             if "localnet ready" in chain.tail():
@@ -74,9 +77,13 @@ class Stage:
     def start_neuron(self, seat: Seat, run: str, *extra: str) -> Child:
         """Start a seat's process: miner, validator or free-rider."""
         program = ["subnet.demo.freerider"] if seat.role == "free-rider" else ["subnet.cli", seat.role]
+        return self.spawn(seat.name, [sys.executable, "-m", *program, *self.flags(seat, run), *extra])
+
+    def flags(self, seat: Seat, run: str) -> list[str]:
+        """What any neuron program has to be told to take this seat."""
         flags = ["--netuid", str(NETUID), "--subtensor.network", self.endpoint, "--run", run, "--home", str(seat.home)]
         flags += ["--wallet.name", seat.name, "--wallet.hotkey", "default", "--wallet.path", str(self.wallets)]
-        return self._spawn(seat.name, [sys.executable, "-m", *program, *flags, "--threads", "1", *extra])
+        return [*flags, "--threads", "1"]
 
     def fallen(self) -> list[Child]:
         """Children that ended without being asked to."""
@@ -99,7 +106,8 @@ class Stage:
         _end(self.children)
         self.children = []
 
-    def _spawn(self, name: str, command: list[str]) -> Child:
+    def spawn(self, name: str, command: list[str]) -> Child:
+        """Start any command as a child that ends with this process, its output in `logs/NAME.log`."""
         logs = self.out / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         path = logs / f"{name}.log"
