@@ -324,8 +324,12 @@ class Exchange:
                 try:
                     leaves = self.swarm.store.get(result.root) or await self._pull_reduced(window, result, start, stop)
                     values = decode_part(self.codec, self.layout, leaves, start, stop)
-                except (FetchError, CodecError) as error:
+                except FetchError as error:
                     self.drop(window, result.reducer, error)
+                except CodecError as error:
+                    # What its reducer signed for cannot be decoded, and asking again would bring the same bytes.
+                    self.drop(window, result.reducer, error)
+                    return None
                 else:
                     self.swarm.store.add(result.root, leaves, keep_until_round=window.round + 1)
                     return values
