@@ -91,7 +91,7 @@ def test_the_newcomers_loop(start_localnet: Callable[..., Localnet], tmp_path: P
         shell.run(line)
     graph = json.loads(shell.run("btcli query metagraph --netuid 2 --network local --json"))
     assert len(graph["hotkeys"]) == 3 and graph["alpha_stake"][1] > 19 * 10**9
-    shell.run("btcli misc weights set --netuid 2 --uids 2 --weights 1.0 -w validator --network local -y")
+    shell.run("btcli weights set --netuid 2 --uids 2 --weights 1.0 -w validator --network local -y")
     for _ in range(20):
         graph = json.loads(shell.run("btcli query metagraph --netuid 2 --network local --json"))
         if graph["emission"][2]:
