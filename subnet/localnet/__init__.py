@@ -4,6 +4,6 @@ btcli work with it.
 A program of its own: nothing else in the project imports it, and it imports nothing else of the project. From the
 outside in: `__main__` (flags), `node` (time), `rpc` and `methods` (the wire), `chain` (blocks), `extrinsic` and
 `mempool` (what may enter), `executive`, `dispatch` and `pallets` (what it does), `epoch` with `consensus` (who is
-paid), `runtime_api` (what can be asked), `ledger`, `state` and `store` (what is kept), `metadata` and `runtime`
-(how clients read it).
+paid, `schedule`: when), `runtime_api` (what can be asked), `ledger`, `state` and `store` (what is kept, `genesis`: at
+first), `metadata` and `runtime` (how clients read it), `shield` (what clients send sealed).
 """

@@ -120,3 +120,12 @@ def test_flags_that_make_no_sense_are_said(flags: list[str], said: str, capsys: 
 
 def test_a_host_that_is_not_ours_is_said() -> None:
     assert_one_line(run("--ephemeral", "--port", "0", "--host", "203.0.113.1"), "cannot listen on 203.0.113.1")
+
+
+def test_it_is_a_program_of_its_own() -> None:
+    """Nothing of the rest of the project, of torch or of the SDK is loaded with it: only the SDK's codec."""
+    program = "import subnet.localnet.__main__, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    modules = set(loaded.stdout.split())
+    others = {name for name in modules if name.startswith("subnet.") and not name.startswith("subnet.localnet")}
+    assert not others and not {"torch", "bittensor", "hivemind"} & modules
