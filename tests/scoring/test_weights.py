@@ -20,8 +20,8 @@ def row(
 def test_score_formula(cfg) -> None:
     assert score(row(mu=30.0, sigma=2.0, evidence=0.75, participation=0.5, digest=0.5), cfg) == 0.75 * 28 * 0.5 * 0.5
     assert score(row(mu=1.0, sigma=2.0), cfg) == 0.0
-    assert score(row(evidence=0.09), cfg) == 0.0
-    assert score(row(evidence=0.1), cfg) > 0.0
+    assert score(row(evidence=cfg.min_evidence * 0.99), cfg) == 0.0
+    assert score(row(evidence=cfg.min_evidence), cfg) > 0.0
 
 
 def test_no_evidence_is_no_pay_even_without_a_threshold(cfg) -> None:
@@ -35,7 +35,7 @@ scores = st.lists(st.floats(2.1, 60), min_size=1, max_size=12)
 @given(scores, st.floats(0, 1), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_weights_sum_to_one_and_do_not_depend_on_order(mus: list[float], burn: float, random) -> None:
-    cfg = ScoringConfig(rating_z=1.0, min_evidence=0.1, burn=burn)
+    cfg = ScoringConfig(burn=burn)
     rows = {f"h{place}": row(mu=mu) for place, mu in enumerate(mus)}
     uids = {hotkey: uid for uid, hotkey in enumerate(rows)}
     paid = weights(ScoreTable(rows, 0), uids, cfg, owner_uid=len(mus))
