@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 CALL_SECONDS = 3.0
 """Longest a look-up or a publication takes."""
 _MARGIN_SECONDS = 1.0
+_CONFIGURE_SECONDS = 10.0
 _HOTKEYS_PER_CALL = 50
 _ROUNDS_BACK, _ROUNDS_AHEAD = 3, 2
 _REJECTED = 4096
@@ -41,7 +42,11 @@ class Bulletin:
         self._told: set[tuple[str, str]] = set()
 
     async def enter_round(self, round_index: int, registered: frozenset[str]) -> None:
-        """From now on accept records of these hotkeys only, and of rounds near this one. Raises SwarmError."""
+        """From now on accept records of these hotkeys only, and of rounds near this one.
+
+        Raises:
+            SwarmError: the DHT process has ended.
+        """
         rounds = range(max(0, round_index - _ROUNDS_BACK), round_index + _ROUNDS_AHEAD + 1)
         self.gate.registered, self.gate.rounds = registered, rounds
         self._told.clear()
@@ -51,8 +56,8 @@ class Bulletin:
         last = max(0, len(hotkeys) - 1) // _HOTKEYS_PER_CALL
         for i in range(last + 1):
             piece = hotkeys[i * _HOTKEYS_PER_CALL : (i + 1) * _HOTKEYS_PER_CALL]
-            await self.control.call(
-                node.configure, piece, i == 0, i == last, (rounds.start, rounds.stop), seconds=CALL_SECONDS
+            await self.call(
+                node.configure, piece, i == 0, i == last, (rounds.start, rounds.stop), seconds=_CONFIGURE_SECONDS
             )
 
     async def publish(self, kind: str, round_index: int, body: dict[str, Any], subkey: str, expires_s: float) -> bool:
@@ -78,7 +83,7 @@ class Bulletin:
             SwarmError: the DHT process has ended.
         """
         key = record_key(self.run_id, kind, round_index)
-        answer = await self._call(node.lookup, key, CALL_SECONDS)
+        answer = await self.call(node.lookup, key, CALL_SECONDS, seconds=CALL_SECONDS + _MARGIN_SECONDS)
         values, refused = answer or ([], {})
         self._count(refused)
         found: dict[tuple[str, int], tuple[Record, float]] = {}
@@ -99,12 +104,17 @@ class Bulletin:
             await self._store(key, whose, value, expires)
 
     async def _store(self, key: str, whose: str, value: bytes, expires: float) -> bool:
-        return bool(await self._call(node.store, key, whose, value, expires, CALL_SECONDS))
+        limit = CALL_SECONDS + _MARGIN_SECONDS
+        return bool(await self.call(node.store, key, whose, value, expires, CALL_SECONDS, seconds=limit))
 
-    async def _call(self, function: Any, *args: Any) -> Any:
-        """The call's result, or None when a living DHT process did not answer in time."""
+    async def call(self, function: Any, *args: Any, seconds: float) -> Any:
+        """What a function of `subnet.swarm.node` returns; None when a living DHT process did not answer in time.
+
+        Raises:
+            SwarmError: the DHT process has ended.
+        """
         try:
-            return await self.control.call(function, *args, seconds=CALL_SECONDS + _MARGIN_SECONDS)
+            return await self.control.call(function, *args, seconds=seconds)
         except SwarmError as error:
             if not self.control.alive:
                 raise

@@ -110,8 +110,8 @@ class Membership:
         before = self._nodes
         for at in range(0, max(1, len(chosen)), 2):
             greeted = [(i, [multiaddr.to_text(m) for m in others[i].maddrs]) for i in chosen[at : at + 2]]
-            call = self.bulletin.control.call
-            self._nodes = await call(node.join, greeted, _JOIN_SECONDS, seconds=_JOIN_SECONDS + 1.0)
+            answer = await self.bulletin.call(node.join, greeted, _JOIN_SECONDS, seconds=_JOIN_SECONDS + 1.0)
+            self._nodes = before if answer is None else answer
         if self._nodes and not before:
             log.info("joined the swarm: %d nodes known", self._nodes)
             await self.bulletin.publish_again()
@@ -142,7 +142,7 @@ class Membership:
         if members != self._members:
             for at in range(0, max(1, len(members)), _PEERS_PER_CALL):
                 piece = members[at : at + _PEERS_PER_CALL]
-                await self.bulletin.control.call(node.set_members, piece, at == 0, seconds=_JOIN_SECONDS)
+                await self.bulletin.call(node.set_members, piece, at == 0, seconds=_JOIN_SECONDS)
             self._members = members
 
     async def _look_for_another_run(self) -> None:

@@ -26,7 +26,6 @@ from subnet.swarm import blobs, hello, multiaddr
 from subnet.swarm.blobs import BlobClient
 from subnet.swarm.bulletin import Bulletin
 from subnet.swarm.control import DhtControl
-from subnet.swarm.errors import SwarmError
 from subnet.swarm.gate import RecordGate
 from subnet.swarm.identity import ChainCommitment, Signer, Verify, load_identity, sign_binding
 from subnet.swarm.membership import Membership
@@ -38,8 +37,6 @@ from subnet.swarm.serve import BlobService
 from subnet.swarm.store import BlobStore
 from subnet.swarm.traffic import Traffic
 from subnet.swarm.wire import Dialer, Stream, WireError
-
-__all__ = ["Swarm", "SwarmError"]
 
 log = logging.getLogger(__name__)
 

@@ -101,6 +101,11 @@ def test_chain_commitment(protocol: int, key: bytes, maddrs: list[str]) -> None:
         assert set(commitment.maddrs) == set(maddrs)
 
 
+def test_the_commitment_is_these_bytes() -> None:
+    data = ChainCommitment.of(1, PEER, ["/ip4/8.8.8.8/tcp/4001"], RUN_ID).pack()
+    assert data.hex() == b"sn38".hex() + "01" + RUN_ID[:8].hex() + PUBLIC.hex() + "08" + "0408080808" + "060fa1"
+
+
 @given(st.one_of(st.binary(max_size=140), st.binary(max_size=140).map(lambda b: b"sn38\x01" + bytes(40) + b)))
 @settings(max_examples=150, deadline=None)
 def test_commitments_of_strangers_are_canonical_or_refused(data: bytes) -> None:

@@ -39,6 +39,14 @@ def test_what_is_signed_is_what_is_read(body: dict, round_: int) -> None:
     assert again.body == body
 
 
+def test_the_statement_is_these_bytes() -> None:
+    record = sign_record(KEYS[0], "part", RUN_ID, 258, {"part": 7, "norm": 0.5}, "7")
+    assert record.pack()[:-64].hex() == (
+        "96" + "a4" + b"part".hex() + "c420" + RUN_ID.hex() + "cd0102" + "a137" + "d930" + KEYS[0].ss58.encode().hex()
+        + "82" + "a4" + b"part".hex() + "07" + "a4" + b"norm".hex() + "cb3fe0000000000000"
+    )  # fmt: skip
+
+
 def test_no_byte_may_change() -> None:
     data = sign_record(KEYS[0], "commit", RUN_ID, 7, BODY).pack()
     for at in range(len(data)):
