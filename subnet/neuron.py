@@ -7,6 +7,7 @@ each with the outer step and the agreement on one state (`finish`). Training and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import logging
 import os
@@ -59,6 +60,9 @@ MAX_UIDS = 256
 COMPUTE_NICENESS = 10
 """Scheduling priority of the compute thread and of the torch threads it starts (Linux: per thread, inherited)."""
 
+MEETING_SECONDS = 3.0
+"""Pause between two looks at the chain while no peer has been met."""
+
 T = TypeVar("T")
 
 
@@ -98,6 +102,7 @@ class Neuron:
         default_factory=lambda: ThreadPoolExecutor(1, "compute", initializer=_yield_to_the_network)
     )
     _reported: tuple[int, int] = (0, 0)
+    _meeting: asyncio.Task[None] | None = None
 
     @classmethod
     async def start(cls, role: str, flags: ChainFlags, node: NodeConfig, run: RunConfig) -> Neuron:
@@ -135,9 +140,7 @@ class Neuron:
         )  # fmt: skip
         swarm.store.add(state.root(), state)
         await neuron._publish_address()
-        # Peers that started together with this one have their addresses on chain by now.
-        neuron.metagraph = await chain.metagraph(flags.netuid)
-        swarm.meet(neuron.metagraph)
+        neuron._meeting = asyncio.create_task(neuron._meet_others())
         log.info(
             "%s %s, uid %s of subnet %d, run %s (%s), %d parameters, state at outer step %d",
             role, signer.ss58, metagraph.uid_of(signer.ss58), flags.netuid, run.name, neuron.run_id.hex()[:16],
@@ -174,6 +177,13 @@ class Neuron:
             facts = asyncio.create_task(self._facts(window))
             yield Round(window, facts)
             facts.cancel()
+
+    async def _meet_others(self) -> None:
+        """Until somebody is met, read again who has put an address on chain: peers may have started together."""
+        while not self.swarm.peers:
+            await asyncio.sleep(max(MEETING_SECONDS, self.clock.block_time))
+            with contextlib.suppress(ChainUnreachable):
+                self.swarm.meet(await self.chain.metagraph(self.flags.netuid))
 
     async def wait_for(self, block: float) -> bool:
         """False when the neuron is told to stop before `block`."""
@@ -256,6 +266,8 @@ class Neuron:
 
     async def stop(self) -> None:
         """Leave the swarm and the chain; leaves no process behind."""
+        if self._meeting is not None:
+            self._meeting.cancel()
         await self.swarm.stop()
         await self.chain.close()
         self.telemetry.close()

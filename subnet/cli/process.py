@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from subnet.chain.flags import ChainFlags, add_chain_flags
 from subnet.config import NodeConfig, RunConfig, load_run, run_names
 from subnet.errors import UserError
-from subnet.swarm.control import SwarmError
+from subnet.swarm.errors import SwarmError
 
 if TYPE_CHECKING:
     from subnet.neuron import Neuron

@@ -105,8 +105,11 @@ class Membership:
 
     async def _join(self) -> None:
         known = [*self.bootstrap, *self.book.on_chain.values(), *self.book.live.values()]
+        validators = {p.peer_id for p in self.book.on_chain.values() if p.permit}
         others = {p.peer_id: p for p in known if p.peer_id != self.binding.peer_id and p.maddrs}
-        chosen = random.sample(sorted(others), min(_GREETED, len(others)))
+        # Validators first: they are few, known to all, and stay.
+        drawn = random.sample(sorted(others), len(others))
+        chosen = sorted(drawn, key=lambda peer_id: peer_id not in validators)[:_GREETED]
         before = self._nodes
         for at in range(0, max(1, len(chosen)), 2):
             greeted = [(i, [multiaddr.to_text(m) for m in others[i].maddrs]) for i in chosen[at : at + 2]]

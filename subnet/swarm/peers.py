@@ -26,6 +26,8 @@ class Peer:
     maddrs: tuple[bytes, ...]
     seen: float = 0.0
     """Unix time until which its latest "peer" record counts; 0 when only the chain speaks of it."""
+    permit: bool = False
+    """Whether it is a validator, by the chain."""
 
 
 class MetagraphRow(Protocol):
@@ -36,6 +38,9 @@ class MetagraphRow(Protocol):
 
     @property
     def commitment(self) -> bytes | None: ...
+
+    @property
+    def permit(self) -> bool: ...
 
 
 class PeerBook:
@@ -65,7 +70,7 @@ class PeerBook:
             except ValueError:
                 continue
             maddrs = self._dialable(multiaddr.to_bytes(m) for m in commitment.maddrs)
-            peer = Peer(row.hotkey, commitment.peer_id, maddrs)
+            peer = Peer(row.hotkey, commitment.peer_id, maddrs, permit=row.permit)
             if commitment.run_id_prefix == self.run_id[:8]:
                 found[row.hotkey] = peer
             else:

@@ -26,6 +26,7 @@ OTHER_RUN = bytes(32)
 class Row:
     hotkey: str
     commitment: bytes | None = None
+    permit: bool = False
 
 
 @dataclass
