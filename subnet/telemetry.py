@@ -41,7 +41,7 @@ class Telemetry:
         """Close the file and finish the wandb run, if any."""
         self._file.close()
         if self._wandb is not None:
-            self._wandb.finish(quiet=True)
+            self._wandb.finish()
 
 
 def _start_wandb(home: Path, role: str, hotkey: str, mode: str, run_name: str) -> Any:
