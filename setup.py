@@ -47,5 +47,5 @@ setup(
         "wandb>=0.19",
         "websockets>=14.1,<17",
     ],
-    extras_require={"dev": ["hypothesis>=6.100", "mypy>=1.14", "pytest>=8", "ruff>=0.9"]},
+    extras_require={"dev": ["hypothesis>=6.100", "mypy>=1.14", "pytest>=8", "pyyaml>=6", "ruff>=0.9"]},
 )

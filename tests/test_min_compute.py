@@ -1,0 +1,64 @@
+"""min_compute.yml against the runs it speaks of: every computed figure covers its formula, and not by much."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from subnet.config import RunConfig, load_run, run_names
+from subnet.model.presets import parameter_count
+
+RUNS = yaml.safe_load((Path(__file__).parents[1] / "min_compute.yml").read_text(encoding="utf-8"))["runs"]
+SECONDS_PER_BLOCK = {"demo": 0.25, "10m": 12, "150m": 12, "1b": 12}
+PEERS, VALIDATORS = 16, 4
+
+
+def covers(stated: float, computed: float) -> bool:
+    """Rounded up, by at most a half again and one unit."""
+    return computed <= stated <= 1.5 * computed + 1
+
+
+def gpu_gb(run: RunConfig, bytes_per_parameter: int, layers: int) -> float:
+    tokens = run.train.micro_batch * run.model.seq_len
+    activations = 34 * run.model.hidden_size * tokens * layers + 14 * run.model.vocab_size * tokens
+    return 0.5 + (bytes_per_parameter * parameter_count(run.model) + activations) / 1e9
+
+
+def test_every_shipped_run_is_listed() -> None:
+    assert sorted(RUNS) == run_names()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_parameters_and_phases_are_those_of_the_run(name: str) -> None:
+    run, stated = load_run(name), RUNS[name]
+    assert (stated["preset"], stated["parameters"]) == (run.model.preset, parameter_count(run.model))
+    cpu = stated["miner"]["cpu"]
+    if "inner_steps_per_round" in cpu:
+        assert cpu["inner_steps_per_round"] == run.train.inner_steps
+        assert cpu["training_seconds_per_round"] == run.rounds.train_end * SECONDS_PER_BLOCK[name]
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("role", ["miner", "validator"])
+def test_memory_and_disk(name: str, role: str) -> None:
+    run, stated = load_run(name), RUNS[name][role]
+    parameters = parameter_count(run.model)
+    assert stated["disk_gb"] >= 40 * parameters / 1e9
+    if "gpu" in stated:
+        assert covers(stated["memory_gb"], 1 + 24 * parameters / 1e9)
+        of_miner = role == "miner"
+        needed = gpu_gb(run, 16 if of_miner else 4, run.model.num_layers if of_miner else 1)
+        assert covers(stated["gpu"]["gpu_memory_gb"], needed)
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "demo"])
+def test_links(name: str) -> None:
+    run = load_run(name)
+    rounds, block = run.rounds, SECONDS_PER_BLOCK[name]
+    megabits = parameter_count(run.model) * 260 / 256 * 8 / 1e6
+    share = (PEERS - 1) / PEERS
+    scatter, gather = (rounds.scatter_end - rounds.roster_end) * block, (rounds.gather_end - rounds.scatter_end) * block
+    miner, validator = RUNS[name]["miner"]["network"], RUNS[name]["validator"]["network"]
+    assert covers(miner["down_mbit_s"], megabits * share / min(scatter, gather))
+    assert covers(miner["up_mbit_s"], megabits * (share + VALIDATORS / PEERS) / gather)
+    assert covers(validator["down_mbit_s"], megabits * PEERS / (rounds.train_end * block))
