@@ -199,9 +199,9 @@ class ScoringConfig(Strict):
 
     section: ClassVar[str] = "scoring"
 
-    samples_own: Annotated[int, Range(1, 65_536)] = 16
+    samples_own: Annotated[int, Range(2, 65_536)] = 16
     """Samples of a miner's own assigned data per evaluation."""
-    samples_held_out: Annotated[int, Range(1, 65_536)] = 32
+    samples_held_out: Annotated[int, Range(2, 65_536)] = 32
     """Held-out samples per round, the same for every miner and validator."""
     eval_lr: Annotated[float, Range(0, 10, open_low=True)] = 0.5
     """Fraction of a contribution that is applied to measure its loss drop."""

@@ -24,7 +24,7 @@ import torch
 
 from subnet.chain.client import Chain, Hyperparameters, WeightsOutcome
 from subnet.chain.clock import BlockClock
-from subnet.chain.errors import ChainRefused, ChainUnreachable
+from subnet.chain.errors import ChainRefused, ChainUnreachable, NoSuchSubnet
 from subnet.chain.flags import ChainFlags
 from subnet.chain.keys import Hotkey, load_hotkey
 from subnet.chain.metagraph import Metagraph
@@ -283,7 +283,7 @@ class Neuron:
         try:
             read = self.chain.metagraph(self.flags.netuid, block=window.start)
             self.metagraph = await self._by(window.commit_end, read)
-        except ChainUnreachable as error:
+        except (ChainUnreachable, NoSuchSubnet) as error:  # the subnet may be younger than the round
             log.warning("round %d: %s; going on with the last metagraph", window.round, error)
         await self._enter_round(window.round)
         return Facts(beacon, {r.hotkey: Member(r.hotkey, r.incentive, r.permit) for r in self.metagraph.rows})

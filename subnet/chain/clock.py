@@ -16,8 +16,8 @@ from subnet.chain.errors import ChainUnreachable
 
 __all__ = ["BlockClock", "ChainUnreachable", "Extrapolation"]
 
-# The block time is that of the last so many blocks: heads that were held up arrive in a burst, and only over a long span
-# do the gap before it and the burst itself weigh as much as they should.
+# The block time is that of the last so many blocks: heads that were held up arrive in a burst, and only over a long
+# span do the gap before it and the burst itself weigh as much as they should.
 _SPAN = 64
 _SHORTEST_SPAN = 16
 # The observed block time counts as at most this factor away from the first estimate.
