@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from subnet.chain.clock import BlockClock
+from subnet.diloco.codec import CodecError
 from subnet.diloco.layout import Layout
 from subnet.diloco.state import OuterState
 from subnet.exchange.majority import Claim, Majority, claim_body, differing_runs, majority, open_claim
@@ -108,8 +109,11 @@ async def fetch_state(
             leaves = await swarm.fetch_leaves(
                 sources, target.root, num_leaves, start, stop, state.leaf_size, timeout=deadline - loop.time()
             )
-        for index, leaf in enumerate(leaves, start):
-            state.set_leaf(index, leaf)
+        try:
+            for index, leaf in enumerate(leaves, start):
+                state.set_leaf(index, leaf)
+        except CodecError as error:
+            raise FetchError(f"the state that was signed is none: {error}") from error
         done += stop - start
         received += sum(map(len, leaves))
         progress(done, total)
