@@ -190,6 +190,7 @@ class Exchange:
             )
         finally:
             watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
         for part, values in enumerate(parts):
             if values is None:
                 update.missing.append(part)

@@ -1,0 +1,172 @@
+"""Real processes on the embedded chain, killed with SIGKILL in every phase of a round."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from subnet.chain import wallets
+from subnet.chain.client import Chain
+from subnet.demo.board import Board, Seat
+from subnet.demo.stage import NETUID, Child, Stage
+
+pytestmark = pytest.mark.slow
+
+MINERS = 4
+PATIENCE = 150.0
+"""Seconds for whatever must happen within a few rounds of 18 seconds, on a busy machine."""
+
+
+class Town:
+    """A running swarm of four miners and a validator."""
+
+    def __init__(self, out: Path) -> None:
+        self.stage = Stage(out, block_time=0.25, tempo=72)
+        names = ["validator", *(f"miner-{i}" for i in range(MINERS))]
+        self.board = Board([Seat(n, "validator" if n == "validator" else "miner", out / n, "") for n in names])
+        self.seats = {seat.name: seat for seat in self.board.seats}
+        self.children: dict[str, Child] = {}
+
+    async def found(self) -> None:
+        self.stage.start_chain()
+        chain = await Chain.connect(self.stage.endpoint)
+        try:
+            owner = wallets.create_wallet(self.stage.wallets, "owner")
+            await wallets.fund(chain, wallets.alice(), owner.coldkey_ss58, 5000)
+            assert await wallets.register_subnet(chain, owner) == NETUID
+            await wallets.start_call(chain, owner, NETUID)
+            for seat in self.board.seats:
+                wallet = wallets.create_wallet(self.stage.wallets, seat.name)
+                seat.hotkey = wallet.hotkey_ss58
+                await wallets.fund(chain, wallets.alice(), wallet.coldkey_ss58, 500)
+                await wallets.burned_register(chain, wallet, NETUID)
+                if seat.role == "validator":
+                    await wallets.add_stake(chain, wallet, NETUID, 100)
+        finally:
+            await chain.close()
+
+    def start(self, name: str) -> None:
+        self.children[name] = self.stage.start_neuron(self.seats[name], "demo", "--no-wandb")
+
+    def kill(self, name: str) -> None:
+        self.stage.stop(self.children[name], signal.SIGKILL)
+
+    def wait(self, what: str, condition) -> None:
+        """Read events until `condition()` holds; fail with `what` after PATIENCE seconds or when a neuron fell."""
+        limit = time.monotonic() + PATIENCE
+        self.board.read()
+        while not condition():
+            assert time.monotonic() < limit, f"not within {PATIENCE} s: {what}"
+            fallen = self.stage.fallen()
+            assert not fallen, f"{fallen[0].name} ended: {fallen[0].tail()}"
+            time.sleep(0.05)
+            self.board.read()
+
+    def helpers(self, name: str) -> list[int]:
+        """Process ids of a neuron's DHT process and libp2p daemon."""
+        noted = json.loads((self.seats[name].home / "swarm.json").read_text())
+        return [noted["dht"], noted["p2pd"]]
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    town = Town(tmp_path_factory.mktemp("town"))
+    try:
+        asyncio.run(town.found())
+        for name in town.seats:
+            town.start(name)
+        town.wait("a round that everybody contributed to", lambda: all(_contributed(s) for s in town.seats.values()))
+        yield town
+    finally:
+        town.stage.close()
+
+
+def _contributed(seat: Seat) -> bool:
+    return bool(seat.rounds) and (seat.role == "validator" or seat.rounds[-1]["contributed"])
+
+
+def _gone(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state in "ZX"
+
+
+@pytest.mark.parametrize("number, phase", enumerate(["train", "commit", "roster", "scatter", "gather", "apply"]))
+def test_a_miner_killed_in_any_phase_costs_nobody_else_a_round(town, number, phase):
+    victim = town.seats[f"miner-{number % MINERS}"]
+    others = [seat for seat in town.seats.values() if seat is not victim]
+    # A fresh entry into the phase, not one that is already over.
+    seen = victim.last["phase"]["time"]
+    town.wait(
+        f"{victim.name} in {phase}",
+        lambda: victim.last["phase"]["phase"] == phase and victim.last["phase"]["time"] > seen,
+    )
+    killed_in = victim.last["phase"]["round"]
+    helpers = town.helpers(victim.name)
+    town.kill(victim.name)
+    town.wait("the victim's helpers gone", lambda: all(map(_gone, helpers)))
+
+    restarted = time.time()
+    town.start(victim.name)
+    town.wait("the victim in a round again", lambda: victim.last["phase"]["time"] > restarted)
+    first = victim.last["phase"]["round"]
+    town.wait(
+        "its contribution within two rounds",
+        lambda: any(e["contributed"] for e in victim.rounds if e["round"] >= first) or _last(victim) > first + 1,
+    )
+    assert any(e["contributed"] for e in victim.rounds if first <= e["round"] <= first + 1)
+
+    upto = max(e["round"] for e in victim.rounds)
+    town.wait("the others' word on that round", lambda: all(_last(seat) >= upto for seat in others))
+    stories = [{e["round"]: e for e in seat.rounds if killed_in <= e["round"] <= upto} for seat in others]
+    for index in range(killed_in, upto + 1):
+        told = [story[index] for story in stories]
+        assert len({e["digest"] for e in told}) == 1, f"digests differ after round {index}"
+        assert all(e["agreed"] for e in told)
+    steps = [stories[0][index]["step"] for index in range(killed_in, upto + 1)]
+    assert steps == list(range(steps[0], steps[0] + len(steps))), "a round without an outer step"
+
+
+def test_a_miner_that_is_told_to_stop_leaves_cleanly(town):
+    victim = town.seats["miner-3"]
+    helpers = town.helpers("miner-3")
+    child = town.children["miner-3"]
+    town.stage.stop(child, signal.SIGTERM)
+    assert child.process.returncode == 0
+    assert all(map(_gone, helpers))
+    others = [seat for seat in town.seats.values() if seat is not victim]
+    last = max(map(_last, others))
+    town.wait("another round of the rest", lambda: all(_last(seat) > last + 1 for seat in others))
+    assert len({seat.rounds[-1]["digest"] for seat in others if _last(seat) == last + 2}) == 1
+
+
+def test_training_goes_on_without_the_chain_and_weights_are_set_when_it_is_back(town):
+    seats = [town.seats[name] for name in ("validator", "miner-0", "miner-1", "miner-2")]
+    chain = next(child for child in town.stage.children if child.name == "chain")
+    os.kill(chain.process.pid, signal.SIGSTOP)
+    try:
+        last = max(map(_last, seats))
+        town.wait("two rounds without a chain", lambda: all(_last(seat) > last + 2 for seat in seats))
+        stories = [{e["round"]: e for e in seat.rounds} for seat in seats]
+        for index in (last + 1, last + 2):
+            assert len({story[index]["digest"] for story in stories}) == 1
+            assert len({story[index]["step"] for story in stories}) == 1
+        assert stories[0][last + 2]["step"] > stories[0][last]["step"]
+    finally:
+        os.kill(chain.process.pid, signal.SIGCONT)
+    resumed = time.time()
+    validator = town.seats["validator"]
+    town.wait(
+        "weights set again",
+        lambda: validator.last["weights"]["time"] > resumed and validator.last["weights"]["ok"],
+    )
+
+
+def _last(seat: Seat) -> int:
+    return max((e["round"] for e in seat.rounds), default=-1)
