@@ -98,7 +98,7 @@ class NodeConfig:
     home: Path
     """Folder of this node's state: keys, checkpoints, caches."""
     device: str = "cpu"
-    """torch device of training and evaluation."""
+    """torch device of training and evaluation; "" leaves the choice to the entry point."""
     threads: int = 0
     """torch threads; 0 leaves torch's choice."""
     wandb: str = "offline"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from subnet.cli.process import run_neuron
-from subnet.neuron import Neuron
+
+if TYPE_CHECKING:
+    from subnet.neuron import Neuron
 
 
 async def mine(neuron: Neuron) -> None:

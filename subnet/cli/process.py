@@ -14,8 +14,9 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from subnet.chain.flags import ChainFlags, add_chain_flags
 from subnet.config import NodeConfig, RunConfig, load_run, run_names
@@ -32,21 +33,21 @@ log = logging.getLogger("subnet")
 
 def parser(role: str) -> argparse.ArgumentParser:
     """The flags of a neuron, in the ecosystem's habits."""
-    flags = argparse.ArgumentParser(prog=f"sn38 {role}", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    flags = argparse.ArgumentParser(prog=f"sn38 {role}")
     add_chain_flags(flags)
     known = ", ".join(run_names())
-    flags.add_argument(
-        "--run", help=f"run file, or the name of one shipped ({known}); demo on a local chain, else 150m"
-    )
-    flags.add_argument("--home", type=Path, help="state folder (~/.sn38/NETWORK-NETUID/WALLET-HOTKEY)")
-    flags.add_argument("--data.path", dest="data_path", type=Path, help="folder of the run's text or token shards")
-    flags.add_argument("--device", default="cpu", help="torch device of training and evaluation")
-    flags.add_argument("--threads", type=int, default=0, help="torch threads; 0: torch's choice")
-    flags.add_argument("--swarm.host", dest="swarm_host", help="address to listen on (127.0.0.1 on a local chain)")
-    flags.add_argument("--swarm.port", dest="swarm_port", type=int, default=0, help="TCP port; 0: kept from last time")
-    flags.add_argument(
-        "--swarm.announce", dest="announce", action="append", default=[], help="public multiaddr, repeatable"
-    )
+
+    def add(name: str, metavar: str, text: str, **options: Any) -> None:
+        flags.add_argument(name, metavar=metavar, help=text, **options)
+
+    add("--run", "RUN", f"run file, or one of {known} (default: demo on a local chain, else 150m)")
+    add("--home", "FOLDER", "state folder (default: ~/.sn38/NETWORK-NETUID/WALLET-HOTKEY)", type=Path)
+    add("--data.path", "FOLDER", "folder of the run's text or token shards", dest="data_path", type=Path)
+    add("--device", "DEVICE", "torch device (default: cuda where there is one, else cpu)")
+    add("--threads", "N", "torch threads (default: torch's choice)", type=int, default=0)
+    add("--swarm.host", "IP", "address to listen on (default: 127.0.0.1 on a local chain, else all)", dest="swarm_host")
+    add("--swarm.port", "PORT", "TCP port (default: that of the last start)", dest="swarm_port", type=int, default=0)
+    add("--swarm.announce", "MULTIADDR", "public address, repeatable", dest="announce", action="append", default=[])
     flags.add_argument("--no-wandb", action="store_true", help="no Weights & Biases")
     flags.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return flags
@@ -67,7 +68,7 @@ def node_config(args: argparse.Namespace, flags: ChainFlags) -> NodeConfig:
         raise UserError(f"--swarm.port must be a TCP port, got {args.swarm_port}")
     return NodeConfig(
         home=home.expanduser(),
-        device=args.device,
+        device=args.device or "",
         threads=args.threads,
         wandb="disabled" if args.no_wandb else _wandb_mode(),
         host=args.swarm_host or ("127.0.0.1" if _is_local(flags.network) else "0.0.0.0"),
@@ -104,6 +105,7 @@ def run_neuron(name: str, role: Role, argv: list[str]) -> int:
 async def _live(name: str, role: Role, flags: ChainFlags, node: NodeConfig, run: RunConfig) -> None:
     from subnet.neuron import Neuron
 
+    node = replace(node, device=_set_up_torch(node))
     neuron = await Neuron.start(name, flags, node, run)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,6 +118,21 @@ async def _live(name: str, role: Role, flags: ChainFlags, node: NodeConfig, run:
         with contextlib.suppress(asyncio.CancelledError):
             await neuron.stop()
     log.info("left cleanly; state and metrics are in %s", node.home)
+
+
+def _set_up_torch(node: NodeConfig) -> str:
+    """Apply the thread count and choose the device. Raises UserError for one that is not there."""
+    import torch
+
+    if node.threads:
+        torch.set_num_threads(node.threads)
+    name = node.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"--device {name} cannot be used ({why}); leave the flag out, or give cpu") from error
+    return name
 
 
 def _leave(neuron: Neuron, number: signal.Signals, loop: asyncio.AbstractEventLoop) -> None:
