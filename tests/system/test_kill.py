@@ -1,6 +1,7 @@
 """Real processes on the embedded chain, killed with SIGKILL in every phase of a round."""
 
 import asyncio
+import io
 import json
 import os
 import signal
@@ -8,11 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from subnet.chain import wallets
 from subnet.chain.client import Chain
+from subnet.cli.demo import found
 from subnet.demo.board import Board, Seat
-from subnet.demo.stage import NETUID, Child, Stage
+from subnet.demo.stage import Child, Stage
 
 pytestmark = pytest.mark.slow
 
@@ -35,17 +37,7 @@ class Town:
         self.stage.start_chain()
         chain = await Chain.connect(self.stage.endpoint)
         try:
-            owner = wallets.create_wallet(self.stage.wallets, "owner")
-            await wallets.fund(chain, wallets.alice(), owner.coldkey_ss58, 5000)
-            assert await wallets.register_subnet(chain, owner) == NETUID
-            await wallets.start_call(chain, owner, NETUID)
-            for seat in self.board.seats:
-                wallet = wallets.create_wallet(self.stage.wallets, seat.name)
-                seat.hotkey = wallet.hotkey_ss58
-                await wallets.fund(chain, wallets.alice(), wallet.coldkey_ss58, 500)
-                await wallets.burned_register(chain, wallet, NETUID)
-                if seat.role == "validator":
-                    await wallets.add_stake(chain, wallet, NETUID, 100)
+            await found(chain, self.stage, self.board.seats, Console(file=io.StringIO()))
         finally:
             await chain.close()
 
