@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -57,6 +56,8 @@ MAX_UIDS = 256
 """Uids a subnet holds; the data is shared among so many, registered or not, so that a newcomer moves nobody's share."""
 
 
+CHECKPOINTS = "checkpoints"
+"""Folder of the local checkpoints, in the state folder."""
 COMPUTE_NICENESS = 10
 """Scheduling priority of the compute thread and of the torch threads it starts (Linux: per thread, inherited)."""
 
@@ -97,6 +98,8 @@ class Neuron:
     telemetry: Telemetry
     metagraph: Metagraph
     hyperparameters: Hyperparameters
+    resumed: checkpoint.Checkpoint | None
+    """The local checkpoint this neuron started from, until its role has taken over what is its own."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _compute: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "compute", initializer=_yield_to_the_network)
@@ -125,18 +128,18 @@ class Neuron:
             clock = await chain.clock()
             metagraph = await chain.metagraph(flags.netuid)
             hyperparameters = await chain.hyperparameters(flags.netuid)
+            layout = layout_of(run)
+            saved = await asyncio.to_thread(_resume, node, run, layout)
+            state = saved.state if saved else await asyncio.to_thread(genesis, run, layout)
             swarm = await Swarm.start(node, signer, run, metagraph, clock.block)
         except BaseException:
             await chain.close()
             raise
-        layout = layout_of(run)
-        saved = await asyncio.to_thread(checkpoint.load, node.home / "checkpoints", layout)
-        state = saved.state if saved and saved.meta["run_id"] == run_id(run).hex() else genesis(run, layout)
         exchange = Exchange(run, run_id(run), layout, codec_of(run.codec), swarm, clock, signer)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
             role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, state,
-            telemetry, metagraph, hyperparameters,
+            telemetry, metagraph, hyperparameters, saved,
         )  # fmt: skip
         swarm.store.add(state.root(), state)
         await neuron._publish_address()
@@ -152,11 +155,6 @@ class Neuron:
     def uid(self) -> int | None:
         """This hotkey's uid at the last metagraph read."""
         return self.metagraph.uid_of(self.signer.ss58)
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the local checkpoints."""
-        return self.node.home / "checkpoints"
 
     async def rounds(self) -> AsyncIterator[Round]:
         """Rounds from the next one that can still be trained in, until `stopping` is set.
@@ -232,6 +230,11 @@ class Neuron:
     async def compute(self, work: Callable[..., T], *args: Any) -> T:
         """Run training or evaluation in this neuron's one compute thread, which leaves the network the first turn."""
         return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
+
+    def save(self, round_: Round, feedback: torch.Tensor | None, inner: Mapping[str, torch.Tensor]) -> None:
+        """Write a checkpoint after a round: the state and what is this node's own. Raises UserError (disk full)."""
+        meta = {"run_id": self.run_id.hex(), "round": round_.window.round}
+        checkpoint.save(self.node.home / CHECKPOINTS, self.state, feedback, inner, meta)
 
     def enter(self, phase: str, round_: Round) -> None:
         """Tell the outside which phase this neuron is in."""
@@ -348,6 +351,15 @@ def _yield_to_the_network() -> None:
     """Lower this thread's priority: a busy core must not make the event loop and the libp2p daemon miss a deadline."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), COMPUTE_NICENESS)
+
+
+def _resume(node: NodeConfig, run: RunConfig, layout: Layout) -> checkpoint.Checkpoint | None:
+    """The local checkpoint of this run. Raises UserError when the folder holds another run's: it must not be lost."""
+    folder = node.home / CHECKPOINTS
+    saved = checkpoint.load(folder, layout)
+    if saved is not None and saved.meta["run_id"] != run_id(run).hex():
+        raise UserError(f"{folder} holds the checkpoints of another run; move them away, or choose another --home")
+    return saved
 
 
 def _prepare(run: RunConfig, node: NodeConfig) -> Shards:

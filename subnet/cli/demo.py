@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     flags.add_argument("--run", default="demo", help="run file, or the name of one that is shipped")
     flags.add_argument("--out", type=Path, help="folder for everything it writes (out/demo-TIME)")
     args = flags.parse_args(argv)
-    if args.minutes <= 0 or not 1 <= args.miners <= 64 or not 1 <= args.validators <= 16:
+    if not args.minutes > 0 or not 1 <= args.miners <= 64 or not 1 <= args.validators <= 16:
         raise UserError("--minutes must be above 0, --miners 1 to 64, --validators 1 to 16")
     out = (args.out or Path("out") / f"demo-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     if out.exists() and any(out.iterdir()):

@@ -128,8 +128,8 @@ def _set_up_torch(node: NodeConfig) -> str:
         torch.set_num_threads(node.threads)
     name = node.device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError) as error:
+        torch.empty(1, device=name).item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f"--device {name} cannot be used ({why}); leave the flag out, or give cpu") from error
     return name

@@ -23,7 +23,7 @@ from subnet.diloco.layout import Layout
 from subnet.diloco.state import OuterState
 from subnet.model.build import build_model
 from subnet.model.export import export, sample
-from subnet.neuron import genesis, layout_of
+from subnet.neuron import CHECKPOINTS, genesis, layout_of
 
 MIN_LOSS_FALL = 0.25
 MAX_FREE_RIDER_SHARE = 0.05
@@ -58,7 +58,7 @@ def conclude(board: Board, run: RunConfig, shards: Shards, out: Path) -> Summary
     layout = layout_of(run)
     first = genesis(run, layout)
     saved = max(
-        (s for s in (checkpoint.load(seat.home / "checkpoints", layout) for seat in board.seats) if s is not None),
+        (s for s in (checkpoint.load(seat.home / CHECKPOINTS, layout) for seat in board.seats) if s is not None),
         key=lambda s: s.state.step,
         default=None,
     )

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 import torch
 
 from subnet.data.assignment import sample_ids
-from subnet.diloco import checkpoint
 from subnet.diloco.aggregate import norm
 from subnet.diloco.codec import decode_part, encode_tree
 from subnet.diloco.feedback import ErrorFeedback
@@ -71,7 +70,7 @@ class Miner:
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
             self.settle(update, agreement)
-            await asyncio.to_thread(self._save, round_)
+            await asyncio.to_thread(neuron.save, round_, self.feedback.residual, self.trainer.state_dict())
             neuron.report(round_, update, agreement, **_training(result, seconds, contribution))
 
     async def train(self, round_: Round) -> InnerResult:
@@ -137,17 +136,10 @@ class Miner:
         self.feedback.add_range(start, stop, reduced.residual * factor)
 
     def _restore(self) -> None:
-        saved = checkpoint.load(self.neuron.checkpoints, self.neuron.layout)
-        if saved is None:
-            return
-        if saved.feedback is not None:
+        saved, self.neuron.resumed = self.neuron.resumed, None
+        if saved is not None and saved.feedback is not None:
             self.feedback.load(saved.feedback)
-        self.trainer.load_state_dict(saved.inner)
-
-    def _save(self, round_: Round) -> None:
-        meta = {"run_id": self.neuron.run_id.hex(), "round": round_.window.round}
-        inner = self.trainer.state_dict()
-        checkpoint.save(self.neuron.checkpoints, self.neuron.state, self.feedback.residual, inner, meta)
+            self.trainer.load_state_dict(saved.inner)
 
 
 def _training(result: InnerResult, seconds: float, contribution: Contribution | None) -> dict[str, float | int | None]:

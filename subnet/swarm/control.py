@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import TimeoutError
 from contextlib import suppress
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -45,6 +46,7 @@ class DhtControl:
 
         Raises:
             UserError: the daemon cannot listen.
+            SwarmError: the process did not get ready.
         """
         self._dht.start()
         self._dht.claim.note(dht=self._dht.pid)
@@ -52,6 +54,8 @@ class DhtControl:
             await asyncio.to_thread(self._dht.wait_until_ready, _READY_SECONDS)
         except P2PDaemonError as error:
             raise UserError(f"the swarm cannot listen: {error}; check its host and port") from error
+        except TimeoutError as error:
+            raise SwarmError(f"the DHT process was not ready within {_READY_SECONDS:.0f} s") from error
         self.p2pd, control, maddrs = await self.call(node.settle, seconds=_READY_SECONDS)
         self._dht.claim.note(dht=self._dht.pid, p2pd=self.p2pd)
         return control, maddrs

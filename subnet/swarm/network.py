@@ -74,7 +74,8 @@ class Swarm:
             identity = config.home / "identity.key"
             self.peer_id = load_identity(identity)
             gate = RecordGate(self.run_id, verify)
-            dht = DhtProcess(gate, self._claim, identity, self.peer_id, [_listen_address(config)], config.announce)
+            listen, announce = [_listen_address(config)], _announced(config)
+            dht = DhtProcess(gate, self._claim, identity, self.peer_id, listen, announce)
         except BaseException:
             self._claim.release()
             raise
@@ -278,6 +279,15 @@ def _listen_address(config: NodeConfig) -> str:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UserError(f"the swarm cannot listen on {config.host} port {port}: {reason}; choose another") from error
     return text
+
+
+def _announced(config: NodeConfig) -> tuple[str, ...]:
+    for text in config.announce:
+        try:
+            multiaddr.to_bytes(text)
+        except ValueError as error:
+            raise UserError(f"{error}; announce an address like /ip4/203.0.113.7/tcp/4001") from error
+    return config.announce
 
 
 def _try_port(host: str, port: int) -> None:

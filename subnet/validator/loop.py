@@ -15,7 +15,6 @@ from functools import partial
 
 import torch
 
-from subnet.diloco import checkpoint
 from subnet.diloco.aggregate import clip_factors, norm
 from subnet.diloco.codec import CodecError, decode_part
 from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
@@ -50,6 +49,7 @@ class Validator:
 
     def __init__(self, neuron: Neuron) -> None:
         self.neuron = neuron
+        neuron.resumed = None  # it was the state only
         self.evaluator = Evaluator(neuron.run, neuron.shards, neuron.layout, neuron.node.device, MAX_UIDS)
         self._path = neuron.node.home / "scores.json"
         self.table = scores.load(self._path)
@@ -75,7 +75,7 @@ class Validator:
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
             finished = await self._remember(round_, before.theta, update, agreement)
-            await asyncio.to_thread(self._save, round_)
+            await asyncio.to_thread(neuron.save, round_, None, {})
             neuron.report(round_, update, agreement)
         if self._scoring is not None:
             self._scoring.cancel()
@@ -189,7 +189,3 @@ class Validator:
         claims = await claims_of(exchange.swarm, window.round, partial(exchange.drop, window))
         digest = agreement.majority.digest
         return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
-
-    def _save(self, round_: Round) -> None:
-        meta = {"run_id": self.neuron.run_id.hex(), "round": round_.window.round}
-        checkpoint.save(self.neuron.checkpoints, self.neuron.state, None, {}, meta)
