@@ -170,6 +170,24 @@ def write_run(run: RunConfig, path: Path) -> str:
     return str(path)
 
 
+def descendants(pid: int) -> list[int]:
+    """Every process below `pid`."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        children.setdefault(parent, []).append(int(stat.parent.name))
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
 async def _awaited(work: Awaitable[tuple[bool, Figures]]) -> tuple[bool, Figures]:
     return await work
 

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import Figures, budget, main, say
+from bench import Figures, budget, descendants, main, say
 
 from subnet.errors import UserError
 
@@ -67,31 +67,13 @@ async def _watch(demo: subprocess.Popen[bytes], started: float) -> tuple[float, 
         before = time.monotonic()
         if before - started > KILL_AFTER_SECONDS:
             raise UserError(f"the demo did not end within {KILL_AFTER_SECONDS:.0f} s")
-        sizes = [size for pid in descendants() if (size := pss_bytes(pid))]
+        sizes = [size for pid in descendants(os.getpid()) if (size := pss_bytes(pid))]
         looks += 1
         if sum(sizes) / 1e9 > peak:
             peak, processes = sum(sizes) / 1e9, len(sizes)
             say(f"[{before - started:5.0f} s] {peak:.2f} GB in {processes} processes")
         await asyncio.sleep(max(MIN_PAUSE_SECONDS, (time.monotonic() - before) / SHARE_OF_TIME))
     return peak, processes, looks
-
-
-def descendants() -> list[int]:
-    """Every process below this one."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        children.setdefault(int(fields[1]), []).append(int(stat.parent.name))
-    found: list[int] = []
-    todo = [os.getpid()]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
 
 
 def pss_bytes(pid: int) -> int:
