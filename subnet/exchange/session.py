@@ -132,28 +132,29 @@ class Exchange:
         in_line = [hotkey for hotkey in order if hotkey in live]
         turn = in_line.index(self.signer.ss58) if self.signer.ss58 in in_line else len(in_line)
         my_turn = window.commit_end + turn * self.run.rounds.leader_blocks
-        good: dict[str, Roster] = {}
-        judged: set[str] = set()
+        # Whoever comes late may still learn what the others agreed on, and follow.
+        late = self.clock.block() >= window.roster_end
+        deadline = window.scatter_end if late else window.roster_end
+        opening: dict[str, asyncio.Task[Roster | None]] = {}
         while True:
             for record in await self.swarm.records("roster", window.round):
-                if record.hotkey in judged or record.hotkey not in facts.members:
-                    continue
-                judged.add(record.hotkey)
-                roster = await self._open_roster(window, facts, record, state)
-                if roster is not None:
-                    good[record.hotkey] = roster
-            if in_line and in_line[0] in good:
-                break
+                if record.hotkey in facts.members and record.hotkey not in opening:
+                    work = self._open_roster(window, facts, record, state, deadline)
+                    opening[record.hotkey] = asyncio.create_task(work)
+            done = {hotkey: task.result() for hotkey, task in opening.items() if task.done()}
+            good = {hotkey: roster for hotkey, roster in done.items() if roster is not None}
             block = self.clock.block()
-            if block >= window.roster_end:
+            if (in_line and in_line[0] in good) or block >= deadline:
                 break
-            if block >= my_turn and self.signer.ss58 not in judged and not good:
-                judged.add(self.signer.ss58)
-                roster = await self._lead(window, facts, state)
-                if roster is not None:
-                    good[self.signer.ss58] = roster
+            if late and good and len(done) == len(opening):
+                break
+            if block >= my_turn and not late and self.signer.ss58 not in opening and not good:
+                opening[self.signer.ss58] = asyncio.create_task(self._lead(window, facts, state))
+                await opening[self.signer.ss58]
                 continue
             await asyncio.sleep(POLL_SECONDS)
+        for task in opening.values():
+            task.cancel()
         chosen = next((good[hotkey] for hotkey in order if hotkey in good), None)
         if contribution is not None:
             self.swarm.store.add(
@@ -258,13 +259,14 @@ class Exchange:
             verify=verify,
         )
 
-    async def _open_roster(self, window: Window, facts: Facts, record: Record, state: bytes) -> Roster | None:
+    async def _open_roster(
+        self, window: Window, facts: Facts, record: Record, state: bytes, deadline: float
+    ) -> Roster | None:
         root, size = record.body.get("root"), record.body.get("size")
         try:
             if not (isinstance(root, bytes) and type(size) is int and 0 < size <= max_roster_bytes(self.run.rounds)):
                 raise BadRecord("roster record")
-            # Whoever comes late may still learn what the others agreed on, and follow.
-            timeout = self.clock.seconds_until(window.scatter_end)
+            timeout = self.clock.seconds_until(deadline)
             sources = [record.hotkey, *self.swarm.peers]
             (blob,) = await self.swarm.fetch_leaves(sources, root, 1, 0, 1, lambda _: size, timeout=timeout)
             roster = self._parse_roster(window, facts, record.hotkey, blob)
