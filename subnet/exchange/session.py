@@ -80,6 +80,22 @@ class Update:
     missing: list[int] = field(default_factory=list)
     reduced: ReducedPart | None = None
 
+    def carried(self, hotkey: str, layout: Layout, agreed: bool) -> list[tuple[int, int]]:
+        """Element ranges `(start, stop)` of this hotkey's contribution that the round took, so that nothing more is owed.
+
+        `agreed` is whether the state this update led to is the majority's; if not, this peer's own view of the round
+        was the wrong one, and the reducers' signed words decide. A contribution that is listed but by the rule not
+        averaged has done all it was for: to keep it would pile up, round after round, what the others learnt as well.
+        """
+        if hotkey in {c.hotkey for c in self.roster.commitments[self.roster.averaged :]}:
+            return [(0, layout.numel)]
+        ranges = []
+        for part, (start, stop) in enumerate(layout.parts(self.roster.averaged)):
+            result = self.results.get(part)
+            if result is not None and hotkey in result.included and (not agreed or part not in self.missing):
+                ranges.append(layout.span(start, stop))
+        return ranges
+
 
 class Exchange:
     """Runs the phases; `dropped` counts what peers sent that was refused, by (hotkey, reason)."""

@@ -106,20 +106,11 @@ class Miner:
         return Contribution(leaves, root, norm(self._sent), result.tokens, result.steps)
 
     def settle(self, update: Update | None, agreement: Agreement) -> None:
-        """Keep in the error feedback whatever the agreed state does not hold of this miner's contribution.
-
-        After a repair this peer's own view of the round was the wrong one, and the reducers' signed words decide.
-        """
+        """Keep in the error feedback whatever the round did not take of this miner's contribution."""
         if self._sent is None:
             return
         own, layout = self.neuron.signer.ss58, self.neuron.layout
-        carried: list[tuple[int, int]] = []
-        if update is not None:
-            for part, (start, stop) in enumerate(layout.parts(update.roster.averaged)):
-                result = update.results.get(part)
-                there = not agreement.agreed or part not in update.missing
-                if result is not None and own in result.included and there:
-                    carried.append(layout.span(start, stop))
+        carried = update.carried(own, layout, agreement.agreed) if update is not None else []
         self.feedback.settle(self._sent, carried)
         self._sent = None
         if update is not None and update.reduced is not None and agreement.agreed:

@@ -4,9 +4,10 @@ import torch
 from subnet.diloco.codec import CodecError, Int8, decode_part, encode_tree
 from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import hash_leaves, root
-from subnet.exchange.butterfly import carry_factor, open_contribution_part, open_part, part_body, reduce
+from subnet.exchange.butterfly import PartResult, carry_factor, open_contribution_part, open_part, part_body, reduce
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.roster import Roster
+from subnet.exchange.session import Update
 from subnet.swarm.records import BadRecord, Record
 
 LAYOUT = Layout.of([("a", (8, 40)), ("b", (16,)), ("c", (64, 8))], 64)
@@ -96,3 +97,26 @@ def test_part_records_are_checked_against_the_roster():
             open_part(record(roster, 1, body), roster)
     with pytest.raises(BadRecord, match="reducer"):
         open_part(record(roster, 1, good, hotkey="h0"), roster)
+
+
+def update_of(roster, missing=(), included=("h0", "h1", "h2", "h3")):
+    results = {p: PartResult(p, f"h{p}", b"p" * 32, roster.root, frozenset(included)) for p in range(roster.averaged)}
+    return Update(roster, torch.zeros(LAYOUT.numel), results, list(missing))
+
+
+def test_what_a_round_took_is_owed_no_longer():
+    _, roster = contributions(4)
+    spans = [LAYOUT.span(*run) for run in LAYOUT.parts(4)]
+    assert update_of(roster).carried("h1", LAYOUT, agreed=True) == spans
+    # A part nobody got is owed whole; unless the majority got it and only this peer did not.
+    assert update_of(roster, missing=[2]).carried("h1", LAYOUT, agreed=True) == [spans[0], spans[1], spans[3]]
+    assert update_of(roster, missing=[2]).carried("h1", LAYOUT, agreed=False) == spans
+    # Whoever a reducer left out is owed that part.
+    assert update_of(roster, included=("h0",)).carried("h1", LAYOUT, agreed=True) == []
+    assert update_of(roster).carried("stranger", LAYOUT, agreed=True) == []
+
+
+def test_a_contribution_that_is_only_scored_piles_nothing_up():
+    _, everybody = contributions(4)
+    roster = Roster(1, "h0", b"r" * 32, b"s" * 32, everybody.commitments, 3)
+    assert update_of(roster).carried("h3", LAYOUT, agreed=True) == [(0, LAYOUT.numel)]
