@@ -81,7 +81,7 @@ class Update:
     reduced: ReducedPart | None = None
 
     def carried(self, hotkey: str, layout: Layout, agreed: bool) -> list[tuple[int, int]]:
-        """Element ranges `(start, stop)` of this hotkey's contribution that the round took, so that nothing more is owed.
+        """Element ranges `(start, stop)` of this hotkey's contribution that the round took: they are owed no longer.
 
         `agreed` is whether the state this update led to is the majority's; if not, this peer's own view of the round
         was the wrong one, and the reducers' signed words decide. A contribution that is listed but by the rule not

@@ -46,7 +46,7 @@ LAYOUT = Layout.of(parameter_shapes(RUN.model).items(), RUN.codec.leaf_size)
 CODEC = codec_of(RUN.codec)
 SIGNERS = [hotkey_from_uri(f"//exchange-{i}") for i in range(8)]
 STATE = b"s" * 32
-PATIENCE = 3.0
+PATIENCE = 8.0
 """Seconds a fetch gets in tests in which somebody is gone: it is lost time, yet must do for everybody else."""
 DEADLINE = 60.0
 
