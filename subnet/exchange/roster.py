@@ -126,6 +126,8 @@ def open_roster(
     hotkeys = [c.hotkey for c in commitments]
     if len(set(hotkeys)) != len(hotkeys):
         raise BadRecord("roster lists a hotkey twice")
+    if averaged < 1:
+        raise BadRecord("roster lists nobody")
     if (hotkeys, averaged) != averaging_order(beacon, hotkeys, members, run.rounds):
         raise BadRecord("roster order or averaging rule")
     return Roster(round_index, leader, merkle_root([leaf_hash(data)]), state, tuple(commitments), averaged)

@@ -64,6 +64,7 @@ def test_every_rule_is_enforced():
         "not bytes": msgpack.packb({"state": STATE, "averaged": 1, "commits": [1]}),
         "fields": msgpack.packb({"state": STATE}),
         "no map": msgpack.packb(3),
+        "nobody": pack_roster(STATE, 0, []),
         "too large": b"\x00" * (max_roster_bytes(RUN.rounds) + 1),
     }
     for name, blob in wrong.items():
