@@ -21,6 +21,10 @@ from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
 from subnet.exchange.roster import Roster
 from subnet.swarm.records import BadRecord, Record
 
+# The output codec rounds an element away from zero to twice its size at most (half a step to a whole one), which also
+# leaves room for the tolerance on the declared norms.
+MEAN_TOLERANCE = 2.0 * (1.0 + NORM_TOLERANCE)
+
 
 @dataclass(frozen=True)
 class PartResult:
@@ -75,6 +79,8 @@ def open_part(record: Record, roster: Roster) -> PartResult:
     if len(bits) != (roster.averaged + 7) // 8:
         raise BadRecord("part bitmap length")
     included = frozenset(c.hotkey for i, c in enumerate(roster.mean) if bits[i // 8] >> (i % 8) & 1)
+    if not included:
+        raise BadRecord("part of nobody")
     return PartResult(part, record.hotkey, root, roster.root, included)
 
 
@@ -90,6 +96,27 @@ def open_contribution_part(
     values = decode_part(codec, layout, leaves, start, stop)
     if norm(values) > commitment.norm * (1.0 + NORM_TOLERANCE):
         raise BadRecord("part norm above the declared norm")
+    return values
+
+
+def open_reduced_part(
+    codec: Codec, layout: Layout, roster: Roster, result: PartResult, leaves: Sequence[bytes], start: int, stop: int
+) -> torch.Tensor:
+    """Decode a reduced part, leaves `[start, stop)`, to fp32, no larger than a mean of those it says are in it can be.
+
+    A mean is no longer than the weighted sum of its members' declared norms. Without this bound a single reducer
+    could overwrite its share of the model with anything.
+
+    Raises:
+        CodecError: malformed bytes.
+        BadRecord: no members with these norms have such a mean.
+    """
+    values = decode_part(codec, layout, leaves, start, stop)
+    members = [c for c in roster.mean if c.hotkey in result.included]
+    weights = mean_weights([c.tokens for c in members], [c.norm for c in members])
+    longest = sum(weight * c.norm for weight, c in zip(weights, members, strict=True))
+    if norm(values) > longest * MEAN_TOLERANCE:
+        raise BadRecord("reduced part above any mean's norm")
     return values
 
 

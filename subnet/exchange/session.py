@@ -17,13 +17,14 @@ import torch
 from subnet.chain.clock import BlockClock
 from subnet.chain.keys import Signer, verify
 from subnet.config import RunConfig
-from subnet.diloco.codec import Codec, CodecError, decode_part
+from subnet.diloco.codec import Codec, CodecError
 from subnet.diloco.layout import Layout
 from subnet.exchange.butterfly import (
     PartResult,
     ReducedPart,
     open_contribution_part,
     open_part,
+    open_reduced_part,
     part_body,
     reduce,
 )
@@ -182,7 +183,7 @@ class Exchange:
         return chosen
 
     async def reduce_part(self, round_: Round, roster: Roster, contribution: Contribution) -> ReducedPart | None:
-        """Pull, check, average and offer the part this peer reduces; None when the roster gives it none."""
+        """Pull, check, average and offer the part this peer reduces; None when there is none, or nobody delivered."""
         window = round_.window
         runs = self.layout.parts(roster.averaged)
         index = next((i for i, c in enumerate(roster.mean[: len(runs)]) if c.hotkey == self.signer.ss58), None)
@@ -191,6 +192,8 @@ class Exchange:
         start, stop = runs[index]
         pulls = [self._pull_part(window, c, contribution, start, stop) for c in roster.mean]
         parts = await asyncio.gather(*pulls)
+        if all(part is None for part in parts):
+            return None  # not even its own: it has started again since it committed
         reduced = await asyncio.to_thread(reduce, self.codec, self.layout, roster, start, stop, parts)
         self.swarm.store.add(reduced.root, reduced.leaves, keep_until_round=window.round + 1)
         await self._publish("part", window, part_body(index, reduced.root, roster, reduced.included), str(index))
@@ -203,7 +206,7 @@ class Exchange:
         watch = asyncio.create_task(self._watch_results(round_.window, roster, update.results))
         try:
             parts = await asyncio.gather(
-                *(self._gather_part(round_.window, update.results, part, *run) for part, run in enumerate(runs))
+                *(self._gather_part(round_.window, roster, update.results, part, *run) for part, run in enumerate(runs))
             )
         finally:
             watch.cancel()
@@ -300,7 +303,7 @@ class Exchange:
         """One contributor's leaves of my part as fp32, or None when late or refused."""
         try:
             leaves: Sequence[bytes]
-            if commitment.root == own.root:
+            if commitment.hotkey == self.signer.ss58 and commitment.root == own.root:
                 leaves = own.leaves[start:stop]
             else:
                 leaves = await self.swarm.fetch_leaves(
@@ -334,7 +337,7 @@ class Exchange:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _gather_part(
-        self, window: Window, results: dict[int, PartResult], part: int, start: int, stop: int
+        self, window: Window, roster: Roster, results: dict[int, PartResult], part: int, start: int, stop: int
     ) -> torch.Tensor | None:
         """The averaged part `[start, stop)` as fp32, tried again until the gather deadline; None when it never came."""
         while self.clock.block() < window.gather_end:
@@ -342,11 +345,11 @@ class Exchange:
                 result = results[part]
                 try:
                     leaves = self.swarm.store.get(result.root) or await self._pull_reduced(window, result, start, stop)
-                    values = decode_part(self.codec, self.layout, leaves, start, stop)
+                    values = open_reduced_part(self.codec, self.layout, roster, result, leaves, start, stop)
                 except FetchError as error:
                     self.drop(window, result.reducer, error)
-                except CodecError as error:
-                    # What its reducer signed for cannot be decoded, and asking again would bring the same bytes.
+                except (CodecError, BadRecord) as error:
+                    # What its reducer signed for cannot be used, and asking again would bring the same bytes.
                     self.drop(window, result.reducer, error)
                     return None
                 else:
