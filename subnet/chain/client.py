@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 15.0
+CLOSE_SECONDS = 1.0
 READ_TIMEOUT = 15.0
 """Seconds for one read, several requests at most."""
 SUBMIT_BLOCKS = 8
@@ -123,7 +124,12 @@ class Chain:
             self._follower.cancel()
             await asyncio.wait([self._follower])
             self._follower = None
-        await self._client.close()
+        closing = asyncio.ensure_future(self._client.close())
+        # The SDK's session can lose its cancellation inside `wait_for` (before Python 3.12): then it is told again.
+        while not (await asyncio.wait([closing], timeout=CLOSE_SECONDS))[0]:
+            closing.cancel()
+        if not closing.cancelled():
+            closing.result()
 
     @property
     def network(self) -> str:
