@@ -20,10 +20,18 @@ def load(path: Path) -> ScoreTable:
 
 
 def save(path: Path, table: ScoreTable) -> None:
-    """Write the table beside `path` and rename it over, so that a crash leaves the old one or the new one."""
+    """Write the table beside `path` and rename it over, so that a crash leaves the old one or the new one.
+
+    Raises UserError (disk full) with the old one intact.
+    """
     fresh = path.with_suffix(".new")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(to_json(table))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(to_json(table))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        raise UserError(
+            f"cannot save the scores in {path}: {error.strerror or error}; make room there, or give another --home"
+        ) from error
