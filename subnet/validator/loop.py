@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,6 +33,8 @@ from subnet.validator.evaluate import Evaluator
 log = logging.getLogger(__name__)
 
 PARALLEL_PULLS = 4
+WORTHLESS = LossScore(-math.inf, 0.0, -math.inf, 0.0)
+"""The score of a contribution that its owner does not show, or that is not what was declared: last, and no evidence."""
 
 
 @dataclass(frozen=True)
@@ -104,24 +107,34 @@ class Validator:
         clips = clip_factors([c.norm for c in roster.commitments])
         slots = asyncio.Semaphore(PARALLEL_PULLS)
 
-        async def judge(commitment: Commitment, clip: float) -> tuple[str, Observation]:
-            loss: LossScore | None = None
-            async with slots:
-                delta = await self._contribution(finished, commitment, now.window.gather_end)
-                uid = neuron.metagraph.uid_of(commitment.hotkey)
-                if delta is not None and uid is not None:
-                    loss = await neuron.compute(self.evaluator.measure, commitment, uid, delta, clip)
-            return commitment.hotkey, self._observation(finished, commitment, loss)
+        # Everybody has a turn of the same length: owners that keep this peer waiting must not use up the others' time.
+        turns = math.ceil(len(roster.commitments) / PARALLEL_PULLS)
+        turn = max(0.0, now.window.gather_end - neuron.clock.block()) / turns
 
-        observed = await asyncio.gather(*(judge(c, k) for c, k in zip(roster.commitments, clips, strict=True)))
+        async def judge(commitment: Commitment, clip: float) -> LossScore | None:
+            async with slots:
+                uid = neuron.metagraph.uid_of(commitment.hotkey)
+                if uid is None:
+                    return None
+                delta = await self._contribution(finished, commitment, neuron.clock.block() + turn)
+                if delta is None:
+                    return WORTHLESS
+                return await neuron.compute(self.evaluator.measure, commitment, uid, delta, clip)
+
+        losses = await asyncio.gather(*(judge(c, k) for c, k in zip(roster.commitments, clips, strict=True)))
+        if all(loss is None or loss is WORTHLESS for loss in losses):
+            losses = [None] * len(losses)  # that nobody at all delivers says more of this validator's own link
+        observed = [
+            (c.hotkey, self._observation(finished, c, loss)) for c, loss in zip(roster.commitments, losses, strict=True)
+        ]
         self.table = observe(self.table, window.round, dict(observed), neuron.run.scoring)
         await asyncio.to_thread(scores.save, self._path, self.table)
         neuron.telemetry.event(
             "scores",
             round=window.round,
             held_out_loss=baseline,
-            drops={hotkey: o.loss.held_out if o.loss else None for hotkey, o in observed},
-            own_drops={hotkey: o.loss.own if o.loss else None for hotkey, o in observed},
+            drops={hotkey: _finite(o.loss.held_out) if o.loss else None for hotkey, o in observed},
+            own_drops={hotkey: _finite(o.loss.own) if o.loss else None for hotkey, o in observed},
             ratings={hotkey: list(row.rating) for hotkey, row in self.table.rows.items()},
             evidence={hotkey: row.evidence.value for hotkey, row in self.table.rows.items()},
         )
@@ -168,15 +181,16 @@ class Validator:
             return None
 
     def _observation(self, finished: Finished, commitment: Commitment, loss: LossScore | None) -> Observation:
-        """Participation: share of the parts that hold it, halved unless it also delivered the part it reduces."""
+        """Participation: share of the parts that hold it, halved unless the part it reduces could be had as well."""
         update, hotkey = finished.update, commitment.hotkey
         results = update.results.values()
         averaged = hotkey in {c.hotkey for c in update.roster.mean}
         if not averaged:
-            participation = 1.0 if loss is not None else 0.0
+            participation = 1.0 if loss is not None and loss is not WORTHLESS else 0.0
         else:
+            reduced = any(r.reducer == hotkey and r.part not in update.missing for r in results)
             held = sum(hotkey in r.included for r in results) / max(1, len(results))
-            participation = held * (1.0 if any(r.reducer == hotkey for r in results) else 0.5)
+            participation = held * (1.0 if reduced else 0.5)
         return Observation(loss, participation, digest_ok=hotkey in finished.agreed)
 
     async def _remember(
@@ -189,3 +203,8 @@ class Validator:
         claims = await claims_of(exchange.swarm, window.round, partial(exchange.drop, window))
         digest = agreement.majority.digest
         return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
+
+
+def _finite(drop: float) -> float | None:
+    """A loss drop as JSON has it: no number for one that could not be measured."""
+    return drop if math.isfinite(drop) else None

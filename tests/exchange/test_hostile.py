@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import types
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from subnet.data.corpus import Corpus
+from subnet.data.prepare import build_shards
+from subnet.data.shards import Shards
+from subnet.data.tokens import ByteTokenizer
 from subnet.diloco.codec import encode_part
 from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.butterfly import part_body
 from subnet.exchange.roster import leader_order, pack_roster
+from subnet.exchange.session import Round
+from subnet.exchange.window import Window
+from subnet.model.build import init_theta
+from subnet.scoring.loss import LossScore
+from subnet.scoring.table import Observation, ScoreTable, observe
+from subnet.validator.loop import Finished, Validator
 
 from .conftest import CODEC, LAYOUT, PATIENCE, RUN, Peer, Play, Village, contribution, random_values, until
 
@@ -110,5 +124,102 @@ def test_a_copied_commitment_brings_the_copier_nothing(village: Village) -> None
         reduced = await asyncio.gather(*(play.reducing(p, rosters[0]) for p in [victim, *others]))
         index = [c.hotkey for c in rosters[0].mean].index(thief.hotkey)
         assert not any(r is None or r.included[index] for r in reduced)
+
+    village.run(act())
+
+
+# Being paid for nothing ---------------------------------------------------------------------------------------------
+
+
+def next_round(play: Play) -> Round:
+    """The round in which that of `play` is scored, at its first block."""
+    following = Round(Window.of_round(RUN.rounds, play.window.round + 1), play.round.facts)
+    play.clock.move_to(following.window.start)
+    return following
+
+
+def validator_of(peer: Peer, play: Play, home: Path) -> Validator:
+    """A validator on this peer's exchange, with text of its own; it never sets weights."""
+    source, target = home / "text", home / "shards"
+    for folder in (source, target):
+        folder.mkdir()
+    (source / "a.txt").write_text("".join(f"{i} bottles of beer on the wall, " for i in range(2000)))
+    build_shards(Corpus("t", source, ("a.txt",), None), ByteTokenizer(), target)
+
+    async def beacon(block: int, deadline: float) -> bytes:
+        return block.to_bytes(32, "big")
+
+    async def compute(work: Callable[..., Any], *args: Any) -> Any:
+        return await asyncio.to_thread(work, *args)
+
+    neuron = types.SimpleNamespace(
+        run=RUN,
+        node=types.SimpleNamespace(home=home, device="cpu"),
+        shards=Shards(target, RUN.model.seq_len, 0.1),
+        layout=LAYOUT,
+        exchange=peer.exchange,
+        clock=play.clock,
+        metagraph=types.SimpleNamespace(uid_of=lambda hotkey: 0),
+        telemetry=types.SimpleNamespace(event=lambda *_, **__: None),
+        beacon=beacon,
+        compute=compute,
+        resumed=None,
+    )
+    return Validator(neuron)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("silent", ["one", "everybody"])
+def test_who_does_not_show_validators_what_it_committed_to_loses_its_evidence(
+    village: Village, tmp_path: Path, silent: str
+) -> None:
+    """It shows its reducers, and was good before: a validator that cannot score it does not go on believing in it."""
+
+    async def act() -> None:
+        play = await village.open_round(4)
+        watcher = play.peers[0]
+        miners = play.others(watcher)
+        await play.commit(miners)
+        rosters = await play.agree()
+        reduced = [None, *await asyncio.gather(*(play.reducing(p, rosters[0]) for p in miners))]
+        update = (await play.gather(play.peers, rosters[0], reduced))[0]
+        validator = validator_of(watcher, play, tmp_path)
+        good = Observation(LossScore(0.1, 0.001, 0.1, 0.001), 1.0, True)
+        before = observe(ScoreTable(), play.window.round - 1, {p.hotkey: good for p in miners}, RUN.scoring)
+        validator.table = before
+        hiding = {p.hotkey for p in (miners[:1] if silent == "one" else miners)}
+        for peer in miners:
+            if peer.hotkey in hiding:
+                peer.swarm.store.drop(play.contributions[peer.hotkey].root)
+        village.clock.patience = PATIENCE
+        theta = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
+        await validator.score(Finished(play.round, theta, update, frozenset()), next_round(play))
+        for hotkey, row in validator.table.rows.items():
+            assert row.participation.value == 1.0
+            if silent == "everybody":  # that may as well be the validator's own fault
+                assert row.evidence == before.rows[hotkey].evidence
+            elif hotkey in hiding:
+                assert row.evidence.value < before.rows[hotkey].evidence.value
+                assert row.rating.mu == min(r.rating.mu for r in validator.table.rows.values())
+
+    village.run(act())
+
+
+def test_announcing_a_part_that_nobody_can_have_is_not_reducing(village: Village, tmp_path: Path) -> None:
+    async def act() -> None:
+        play = await village.open_round(4)
+        await play.commit()
+        roster = (await play.agree())[0]
+        rider, watcher, *_ = play.peers
+        rider.swarm.store.add, kept = lambda *_, **__: None, rider.swarm.store.add  # type: ignore[method-assign]
+        reduced = await asyncio.gather(*(play.reducing(p, roster) for p in play.peers))
+        rider.swarm.store.add = kept  # type: ignore[method-assign]
+        part = [c.hotkey for c in roster.commitments].index(rider.hotkey)
+        village.clock.patience = PATIENCE
+        update = (await play.gather(play.others(rider), roster, reduced[1:], missing=[part]))[0]
+        assert update.missing == [part] and part in update.results
+        validator = validator_of(watcher, play, tmp_path)
+        finished = Finished(play.round, torch.zeros(0), update, frozenset())
+        seen = {c.hotkey: validator._observation(finished, c, None).participation for c in roster.commitments}
+        assert seen == {p.hotkey: 0.5 if p is rider else 1.0 for p in play.peers}
 
     village.run(act())
