@@ -26,7 +26,7 @@ import torch
 from bench import Figures, Theatre, budget, descendants, main, pinned, say, swarm, two_cores, write_run
 from torch.nn.functional import cross_entropy
 
-from subnet.config import RunConfig, load_run
+from subnet.config import RoundConfig, RunConfig, load_run
 from subnet.demo.board import Seat
 from subnet.model.build import build_model, init_theta
 from subnet.neuron import COMPUTE_NICENESS
@@ -36,10 +36,13 @@ QUIET_ROUNDS = 7
 MAX_ROUNDS = 20
 MAX_STRANGERS = 0.1
 """Share of the core's time that others may have in a quiet round."""
-BLOCKS = 128
-"""Length of a round: the demo's phases, and a quiet end that is long enough for the bare loop."""
+INNER_STEPS = 30
+"""Twice the demo's, and far fewer than of a real run: what a round costs once weighs more here, and noise less."""
+TRAIN_BLOCKS, QUIET_BLOCKS = 64, 56
+"""Most that training may take, and what the round has left for the bare loop after the demo's other phases."""
 START_SECONDS = 120.0
 LOWEST_PRIORITY = 19
+PHASE_ENDS = ("train_end", "commit_end", "roster_end", "scatter_end", "gather_end")
 SEATS = {"miner": "miner", "miner-2": "miner", "validator": "validator"}
 
 
@@ -59,7 +62,12 @@ class Pair:
 async def measure() -> tuple[bool, Figures]:
     """The miner's share of the bare loop's rate, in pairs."""
     run = load_run("demo")
-    run = dataclasses.replace(run, name="bench", rounds=dataclasses.replace(run.rounds, blocks=BLOCKS))
+    run = dataclasses.replace(
+        run,
+        name="bench",
+        train=dataclasses.replace(run.train, inner_steps=INNER_STEPS),
+        rounds=_stretched(run.rounds, TRAIN_BLOCKS - run.rounds.train_end),
+    )
     mine, others = two_cores()
     with pinned({others}):
         async with swarm(lambda out: [Seat(name, role, out / name, "") for name, role in SEATS.items()]) as theatre:
@@ -87,6 +95,12 @@ async def measure() -> tuple[bool, Figures]:
         "bare_tokens_per_second": round(statistics.median(p.bare for p in judged)),
     }
     return figures["share_of_bare_loop"]["ok"], figures
+
+
+def _stretched(rounds: RoundConfig, by: int) -> RoundConfig:
+    """`rounds` with `by` blocks more of training, and a quiet end."""
+    ends = {name: getattr(rounds, name) + by for name in PHASE_ENDS}
+    return dataclasses.replace(rounds, **ends, blocks=ends["gather_end"] + QUIET_BLOCKS)
 
 
 async def _pairs(theatre: Theatre, miner: Seat, core: Core, bare: subprocess.Popen[str]) -> list[Pair]:
