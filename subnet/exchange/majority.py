@@ -10,8 +10,6 @@ from typing import Any
 from subnet.diloco.state import state_digest
 from subnet.swarm.records import BadRecord, Record
 
-MAX_STEP = 2**40
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -46,12 +44,17 @@ def claim_body(step: int, root: bytes) -> dict[str, Any]:
 
 
 def open_claim(record: Record) -> Claim:
-    """Check the fields of a verified ``digest`` record; raises BadRecord."""
+    """Check the fields of a verified ``digest`` record; raises BadRecord.
+
+    A round takes one outer step at most, and rounds are counted from the chain's first block.
+    """
     step, root = record.body.get("step"), record.body.get("root")
     if record.kind != "digest" or set(record.body) != {"step", "root"}:
         raise BadRecord("digest fields")
-    if type(step) is not int or not 0 <= step < MAX_STEP or not (isinstance(root, bytes) and len(root) == 32):
+    if type(step) is not int or not (isinstance(root, bytes) and len(root) == 32):
         raise BadRecord("digest types")
+    if not 0 <= step <= record.round + 1:
+        raise BadRecord("digest of an impossible step")
     return Claim(record.hotkey, step, root)
 
 

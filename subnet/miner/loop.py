@@ -78,6 +78,8 @@ class Miner:
         neuron, run = self.neuron, self.neuron.run
         if neuron.uid is None:
             raise UserError(f"hotkey {neuron.signer.ss58} is no longer registered on subnet {neuron.flags.netuid}")
+        if neuron.uid >= MAX_UIDS:
+            raise UserError(f"uid {neuron.uid} has no share of the data, cut for {MAX_UIDS} uids; register again")
         count = run.train.inner_steps * run.train.batch_size
         ids = sample_ids(run.seed, neuron.shards.num_train, round_.window.round, neuron.uid, MAX_UIDS, count)
 

@@ -23,7 +23,7 @@ from subnet.exchange.repair import Agreement, claims_of
 from subnet.exchange.session import Round, Update
 from subnet.neuron import MAX_UIDS, Neuron
 from subnet.scoring.loss import LossScore
-from subnet.scoring.table import Observation, observe
+from subnet.scoring.table import Observation, ScoreTable, observe
 from subnet.scoring.weights import weights
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.records import BadRecord
@@ -91,7 +91,12 @@ class Validator:
                 return
             self._scoring.result()
             self._scoring = None
-        if finished is not None and finished.round.window.round > self.table.round:
+        if finished is None:
+            return
+        if self.table.round >= now.window.round:
+            log.warning("the scores end at round %d, still to come: another chain's; starting afresh", self.table.round)
+            self.table = ScoreTable()
+        if finished.round.window.round > self.table.round:
             self._scoring = asyncio.create_task(self._score_and_pay(finished, now))
 
     async def _score_and_pay(self, finished: Finished, now: Round) -> None:
@@ -114,7 +119,7 @@ class Validator:
         async def judge(commitment: Commitment, clip: float) -> LossScore | None:
             async with slots:
                 uid = neuron.metagraph.uid_of(commitment.hotkey)
-                if uid is None:
+                if uid is None or uid >= MAX_UIDS:
                     return None
                 delta = await self._contribution(finished, commitment, neuron.clock.block() + turn)
                 if delta is None:

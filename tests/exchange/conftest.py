@@ -112,7 +112,7 @@ class Village:
         self.loop = asyncio.new_event_loop()
         self.clock = HandClock()
         self.running: dict[int, Peer] = {}
-        self.round = 0
+        self.round = 100
 
     def run(self, work: Awaitable[T], seconds: float = DEADLINE) -> T:
         """Have `work` done on the village's loop. TimeoutError after `seconds`."""

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subnet.exchange.majority import Claim, differing_runs, majority
+from subnet.exchange.majority import Claim, claim_body, differing_runs, majority, open_claim
+from subnet.swarm.records import BadRecord, Record
 
 A, B = b"a" * 32, b"b" * 32
 
@@ -47,3 +48,14 @@ def test_runs_cover_exactly_the_leaves_that_differ(same, longest):
 def test_states_of_other_sizes_are_refused():
     with pytest.raises(ValueError, match="cannot be compared"):
         differing_runs([b"x"], [b"x", b"y"], 4)
+
+
+def test_claims_are_checked():
+    def record(**change):
+        return Record("digest", b"r" * 32, 7, "h0", claim_body(5, A) | change, b"")
+
+    assert open_claim(record()) == Claim("h0", 5, A)
+    assert open_claim(record(step=8)).step == 8
+    for change in ({"step": 9}, {"step": -1}, {"step": True}, {"step": 2**39}, {"root": b"short"}, {"more": 1}):
+        with pytest.raises(BadRecord):
+            open_claim(record(**change))

@@ -265,7 +265,7 @@ def test_malformed_claims_are_dropped_and_do_not_count(village: Village) -> None
         drop = lambda hotkey, why: dropped.append((hotkey, str(why)))  # noqa: E731
         claims = await claims_of(honest.swarm, play.window.round, drop)
         assert [c.hotkey for c in claims] == [honest.hotkey]
-        assert dropped == [(liar.hotkey, "digest types")]
+        assert dropped == [(liar.hotkey, "digest of an impossible step")]
         assert majority(claims, {}) == Majority(7, claims[0].root, (honest.hotkey,), 1)
         assert isinstance(claims[0], Claim)
 
