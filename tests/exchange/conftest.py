@@ -48,7 +48,7 @@ SIGNERS = [hotkey_from_uri(f"//exchange-{i}") for i in range(8)]
 STATE = b"s" * 32
 PATIENCE = 8.0
 """Seconds a fetch gets in tests in which somebody is gone: it is lost time, yet must do for everybody else."""
-DEADLINE = 60.0
+DEADLINE = 150.0
 
 
 class HandClock:
@@ -201,7 +201,12 @@ class Play:
     async def agree(self, peers: Sequence[Peer] | None = None) -> list[Roster]:
         """The commit deadline passes; the roster each of `peers` accepts."""
         self.clock.move_to(max(self.clock.block(), self.window.commit_end))
-        found = await asyncio.gather(*(self.agreeing(p) for p in (self.peers if peers is None else peers)))
+        tasks = [asyncio.ensure_future(self.agreeing(p)) for p in (self.peers if peers is None else peers)]
+        _, waiting = await asyncio.wait(tasks, timeout=PATIENCE)
+        if waiting:
+            # Somebody still counts a peer as live that another test ended: the protocol's answer is the deadline.
+            self.clock.move_to(max(self.clock.block(), self.window.roster_end))
+        found = await asyncio.gather(*tasks)
         return [roster for roster in found if roster is not None]
 
     def agreeing(self, peer: Peer) -> Any:
