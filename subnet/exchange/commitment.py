@@ -11,11 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from subnet.config import TrainConfig
+from subnet.config import RunConfig
+from subnet.model.presets import parameter_count
 from subnet.swarm.records import BadRecord, Record
 
 # A declared norm is a float64 sum in the sender's own order; a part of it may exceed the declaration by rounding only.
 NORM_TOLERANCE = 1e-3
+# AdamW moves an element by about the learning rate a step, by some times that in its first steps or on a sudden
+# gradient, and decay adds a little. Error feedback may ask for more: it is sent over the following rounds.
+_LONGEST_STEP = 4.0
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,21 @@ class Commitment:
         }
 
 
-def open_commitment(record: Record, train: TrainConfig, seq_len: int) -> Commitment:
+def norm_limit(run: RunConfig) -> float:
+    """The longest pseudo-gradient (L2) that one round's inner steps can honestly give: 4 lr H sqrt(parameters).
+
+    The clip to the median norm is relative, and of two members it says nothing. This bound is absolute.
+    """
+    return _LONGEST_STEP * run.train.lr * run.train.inner_steps * math.sqrt(parameter_count(run.model))
+
+
+def open_commitment(record: Record, run: RunConfig) -> Commitment:
     """Check the fields of a verified ``commit`` record.
 
     Raises:
-        BadRecord: a field is missing, of the wrong type, or outside what `train` allows in one round.
+        BadRecord: a field is missing, of the wrong type, or outside what `run` allows in one round.
     """
-    body = record.body
+    body, train = record.body, run.train
     root, norm = body.get("root"), body.get("norm")
     tokens, steps, state = body.get("tokens"), body.get("steps"), body.get("state")
     if record.kind != "commit" or set(body) != {"root", "norm", "tokens", "steps", "state"}:
@@ -70,8 +82,10 @@ def open_commitment(record: Record, train: TrainConfig, seq_len: int) -> Commitm
         raise BadRecord("commitment hash length")
     if not (isinstance(norm, float) and math.isfinite(norm) and norm >= 0.0):
         raise BadRecord("commitment norm")
+    if norm > norm_limit(run):
+        raise BadRecord("commitment norm above what inner steps can give")
     if type(steps) is not int or not 1 <= steps <= train.inner_steps:
         raise BadRecord("commitment steps")
-    if type(tokens) is not int or not 1 <= tokens <= steps * train.batch_size * seq_len:
+    if type(tokens) is not int or not 1 <= tokens <= steps * train.batch_size * run.model.seq_len:
         raise BadRecord("commitment tokens")
     return Commitment(record.hotkey, root, norm, tokens, steps, state)

@@ -119,7 +119,7 @@ def open_roster(
         record = open_record(item, run_id=run_id, verify=verify)
         if record.round != round_index or record.hotkey not in members:
             raise BadRecord("roster entry of another round or an unregistered hotkey")
-        commitment = open_commitment(record, run.train, run.model.seq_len)
+        commitment = open_commitment(record, run)
         if commitment.state != state:
             raise BadRecord("roster entry from another state")
         commitments.append(commitment)

@@ -7,6 +7,7 @@ round. Nothing of a contribution enters the blob store before a roster that list
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import Counter
 from collections.abc import Sequence
@@ -72,7 +73,7 @@ class Update:
     """What this peer gathered: the averaged pseudo-gradient and whose contribution is in which part.
 
     `delta` is fp32 of the layout's size, zero in the parts that are `missing`; `results` holds the signed word on
-    each part that was published, gathered or not.
+    each part that was published, gathered or not. In hindsight (`Exchange.hindsight`) it is empty: nothing to apply.
     """
 
     roster: Roster
@@ -219,6 +220,29 @@ class Exchange:
                 update.delta[first:last] = values
         return update
 
+    async def hindsight(self, round_: Round, state: bytes) -> Update | None:
+        """Who was averaged in a round of which this peer saw no roster in time; None when that cannot be learnt.
+
+        The state comes by repair; this says what of the peer's contribution is in it, and is not to be sent again.
+        """
+        window, facts = round_.window, await round_.facts
+        deadline = window.end + self.run.rounds.leader_blocks
+        words = [r for r in await self.swarm.records("part", window.round) if r.hotkey in facts.members]
+        followed = Counter(root for r in words if isinstance(root := r.body.get("roster"), bytes))
+        offers = [r for r in await self.swarm.records("roster", window.round) if r.hotkey in facts.members]
+        offers = [r for r in offers if isinstance(root := r.body.get("root"), bytes) and root in followed]
+        for offer in sorted(offers, key=lambda r: followed[r.body["root"]], reverse=True):
+            roster = await self._open_roster(window, facts, offer, state, deadline)
+            if roster is None:
+                continue
+            update = Update(roster, torch.zeros(0), missing=list(range(roster.averaged)))
+            for word in words:
+                with contextlib.suppress(BadRecord):  # somebody else's roster, as likely as not
+                    result = open_part(word, roster)
+                    update.results.setdefault(result.part, result)
+            return update
+        return None
+
     async def pull_contribution(self, window: Window, commitment: Commitment, deadline_block: float) -> list[bytes]:
         """Every leaf of a contribution, verified against its root. Raises FetchError when it cannot be had in time."""
         return await self.swarm.fetch_leaves(
@@ -250,7 +274,7 @@ class Exchange:
             if record.hotkey not in facts.members:
                 continue
             try:
-                if open_commitment(record, self.run.train, self.run.model.seq_len).state == state:
+                if open_commitment(record, self.run).state == state:
                     commitments[record.hotkey] = record
                 else:
                     self.drop(window, record.hotkey, BadRecord("commitment from another state"))
@@ -261,7 +285,7 @@ class Exchange:
         if not averaged:
             return None
         blob = pack_roster(state, averaged, [commitments[hotkey].pack() for hotkey in order])
-        roster = self._parse_roster(window, facts, self.signer.ss58, blob)
+        roster = await asyncio.to_thread(self._parse_roster, window, facts, self.signer.ss58, blob)
         self.swarm.store.add(roster.root, [blob], keep_until_round=window.round + 1)
         await self._publish("roster", window, {"root": roster.root, "size": len(blob)})
         return roster
@@ -288,7 +312,8 @@ class Exchange:
             timeout = self.clock.seconds_until(deadline)
             sources = [record.hotkey, *self.swarm.peers]
             (blob,) = await self.swarm.fetch_leaves(sources, root, 1, 0, 1, lambda _: size, timeout=timeout)
-            roster = self._parse_roster(window, facts, record.hotkey, blob)
+            # Hundreds of signatures: the loop has deadlines to keep meanwhile.
+            roster = await asyncio.to_thread(self._parse_roster, window, facts, record.hotkey, blob)
             if roster.state != state:
                 raise BadRecord("roster of another state")
         except (BadRecord, FetchError) as error:

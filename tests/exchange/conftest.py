@@ -242,7 +242,8 @@ class Play:
 
 
 def random_values(seed: int) -> torch.Tensor:
-    return torch.randn(LAYOUT.numel, generator=torch.Generator().manual_seed(seed))
+    """As large as a round's inner steps make them."""
+    return torch.randn(LAYOUT.numel, generator=torch.Generator().manual_seed(seed)) * RUN.train.lr
 
 
 def contribution(values: torch.Tensor, tokens: int = 100) -> Contribution:

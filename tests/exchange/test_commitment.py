@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from subnet.chain.keys import hotkey_from_uri, verify
 from subnet.config import load_run
-from subnet.exchange.commitment import Commitment, open_commitment
+from subnet.exchange.commitment import Commitment, norm_limit, open_commitment
 from subnet.swarm.records import BadRecord, open_record, sign_record
 
 RUN = load_run("demo")
@@ -18,7 +18,7 @@ GOOD = Commitment(ALICE.ss58, b"c" * 32, 1.5, 1024, 1, b"s" * 32)
 def opened(body):
     signed = sign_record(ALICE, "commit", RUN_ID, 7, body)
     record = open_record(signed.pack(), run_id=RUN_ID, verify=verify)
-    return open_commitment(record, RUN.train, RUN.model.seq_len)
+    return open_commitment(record, RUN)
 
 
 def test_a_commitment_survives_the_wire():
@@ -34,6 +34,7 @@ def test_a_commitment_survives_the_wire():
         {"norm": float("inf")},
         {"norm": -1.0},
         {"norm": 1},
+        {"norm": 1.001 * norm_limit(RUN)},
         {"steps": 0},
         {"steps": RUN.train.inner_steps + 1},
         {"steps": True},
