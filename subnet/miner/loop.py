@@ -24,13 +24,16 @@ from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
 from subnet.errors import UserError
 from subnet.exchange.butterfly import carry_factor
-from subnet.exchange.commitment import Contribution
+from subnet.exchange.commitment import Contribution, norm_limit
 from subnet.exchange.repair import Agreement
 from subnet.exchange.session import Round, Update
 from subnet.model.build import build_model
 from subnet.neuron import MAX_UIDS, Neuron
 
 log = logging.getLogger(__name__)
+
+_MARGIN = 0.9
+"""How much of the longest norm that others accept is used: the codec's rounding may add to it."""
 
 
 class Miner:
@@ -69,7 +72,10 @@ class Miner:
                 update = await exchange.gather(round_, roster, reduced)
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
-            self.settle(update, agreement)
+            known = update
+            if known is None and self._sent is not None and not agreement.agreed:
+                known = await exchange.hindsight(round_, state)
+            self.settle(known, agreement)
             await asyncio.to_thread(neuron.save, round_, self.feedback.residual, self.trainer.state_dict())
             neuron.report(round_, update, agreement, **_training(result, seconds, contribution))
 
@@ -102,7 +108,7 @@ class Miner:
         neuron = self.neuron
         codec, layout = neuron.exchange.codec, neuron.layout
         total = self.feedback.add(neuron.state.theta - self.trainer.theta())
-        leaves = encode_tree(codec, layout, total)
+        leaves = encode_tree(codec, layout, _shortened(total, _MARGIN * norm_limit(neuron.run)))
         self._sent = decode_part(codec, layout, leaves, 0, layout.num_leaves)
         root = merkle_root(hash_leaves(leaves))
         return Contribution(leaves, root, norm(self._sent), result.tokens, result.steps)
@@ -133,6 +139,12 @@ class Miner:
         if saved is not None and saved.feedback is not None:
             self.feedback.load(saved.feedback)
             self.trainer.load_state_dict(saved.inner)
+
+
+def _shortened(x: torch.Tensor, longest: float) -> torch.Tensor:
+    """`x` scaled down to the L2 norm `longest`, if it is above; what that leaves out stays in the error feedback."""
+    length = norm(x)
+    return x if length <= longest else x * (longest / length)
 
 
 def _training(result: InnerResult, seconds: float, contribution: Contribution | None) -> dict[str, float | int | None]:

@@ -1,0 +1,65 @@
+"""A miner's contribution: what is encoded, what is kept."""
+
+from types import SimpleNamespace
+
+import torch
+
+from subnet.config import load_run
+from subnet.diloco.codec import codec_of
+from subnet.diloco.feedback import ErrorFeedback
+from subnet.diloco.inner import InnerResult
+from subnet.diloco.layout import Layout
+from subnet.exchange.commitment import norm_limit
+from subnet.exchange.repair import Agreement
+from subnet.exchange.session import Update
+from subnet.miner.loop import Miner
+from subnet.model.presets import parameter_shapes
+
+RUN = load_run("demo")
+LAYOUT = Layout.of(parameter_shapes(RUN.model).items(), RUN.codec.leaf_size)
+
+
+def miner_with(gradient: torch.Tensor) -> Miner:
+    """A miner whose inner steps gave `gradient`, without a swarm or a model."""
+    miner = object.__new__(Miner)
+    miner.neuron = SimpleNamespace(  # type: ignore[assignment]
+        run=RUN,
+        layout=LAYOUT,
+        signer=SimpleNamespace(ss58="5me"),
+        state=SimpleNamespace(theta=gradient),
+        exchange=SimpleNamespace(codec=codec_of(RUN.codec)),
+    )
+    miner.trainer = SimpleNamespace(theta=lambda: torch.zeros(LAYOUT.numel))  # type: ignore[assignment]
+    miner.feedback = ErrorFeedback(LAYOUT.numel)
+    miner._sent = None
+    return miner
+
+
+def gradient(scale: float) -> torch.Tensor:
+    return torch.randn(LAYOUT.numel, generator=torch.Generator().manual_seed(1)) * scale
+
+
+def averaged_alone() -> Update:
+    """A round in which this miner's whole contribution is the mean."""
+    commitment = SimpleNamespace(hotkey="5me")
+    roster = SimpleNamespace(commitments=(commitment,), averaged=1, mean=(commitment,))
+    results = {0: SimpleNamespace(included=frozenset({"5me"}))}
+    return Update(roster, torch.zeros(0), results)  # type: ignore[arg-type]
+
+
+def test_more_than_a_round_can_give_is_sent_over_the_following_rounds():
+    miner = miner_with(gradient(1.0))
+    contribution = miner.contribute(InnerResult(steps=1, tokens=8, losses=[1.0]))
+    assert contribution is not None
+    assert 0.85 * norm_limit(RUN) < contribution.norm <= norm_limit(RUN)
+    miner.settle(averaged_alone(), Agreement(None, agreed=True))
+    sent = gradient(1.0) - miner.feedback.residual
+    assert torch.cosine_similarity(sent, gradient(1.0), dim=0) > 0.999
+
+
+def test_what_inner_steps_give_is_sent_as_it_is():
+    miner = miner_with(gradient(RUN.train.lr))
+    contribution = miner.contribute(InnerResult(steps=1, tokens=8, losses=[1.0]))
+    assert contribution is not None
+    miner.settle(averaged_alone(), Agreement(None, agreed=True))
+    assert miner.feedback.residual.abs().max() < RUN.train.lr * 6 / 254
