@@ -42,9 +42,11 @@ from subnet.exchange.repair import Agreement, await_majority, claims_of, fetch_s
 from subnet.exchange.roster import Member
 from subnet.exchange.session import Exchange, Facts, Round, Update
 from subnet.exchange.window import Window
+from subnet.home import check_folders, shards_folder, shared_folder
 from subnet.model.build import init_theta
 from subnet.model.presets import parameter_shapes
 from subnet.swarm.blobs import FetchError
+from subnet.swarm.lock import FileLock, claim_hotkey
 from subnet.swarm.network import Swarm
 from subnet.telemetry import Telemetry
 
@@ -98,6 +100,8 @@ class Neuron:
     telemetry: Telemetry
     metagraph: Metagraph
     hyperparameters: Hyperparameters
+    claim: FileLock
+    """This process's sole use of the hotkey."""
     resumed: checkpoint.Checkpoint | None
     """The local checkpoint this neuron started from, until its role has taken over what is its own."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -115,9 +119,12 @@ class Neuron:
             UserError: one line with the remedy; nothing is left running and nothing was written but caches.
         """
         signer = load_hotkey(flags.wallet_name, flags.wallet_hotkey, flags.wallet_path)
+        check_folders(node.home)
         chain = await Chain.connect(flags.network)
+        claim: FileLock | None = None
         try:
             await preflight(chain, flags.netuid, signer.ss58, role, flags.btcli_wallet)
+            claim = claim_hotkey(shared_folder(), signer.ss58, flags.netuid, await chain.identity(), node.home)
             shards = await asyncio.to_thread(_prepare, run, node)
             run = with_manifest(run, shards.manifest_hash)
             if shards.vocab_size > run.model.vocab_size:
@@ -133,13 +140,15 @@ class Neuron:
             state = saved.state if saved else await asyncio.to_thread(genesis, run, layout)
             swarm = await Swarm.start(node, signer, run, metagraph, clock.block)
         except BaseException:
+            if claim is not None:
+                claim.release()
             await chain.close()
             raise
         exchange = Exchange(run, run_id(run), layout, codec_of(run.codec), swarm, clock, signer)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
             role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, state,
-            telemetry, metagraph, hyperparameters, saved,
+            telemetry, metagraph, hyperparameters, claim, saved,
         )  # fmt: skip
         swarm.store.add(state.root(), state)
         await neuron._publish_address()
@@ -272,6 +281,7 @@ class Neuron:
         if self._meeting is not None:
             self._meeting.cancel()
         await self.swarm.stop()
+        self.claim.release()
         await self.chain.close()
         self.telemetry.close()
 
@@ -364,7 +374,7 @@ def _resume(node: NodeConfig, run: RunConfig, layout: Layout) -> checkpoint.Chec
 
 def _prepare(run: RunConfig, node: NodeConfig) -> Shards:
     data = run.data if node.data_path is None else replace(run.data, path=str(node.data_path))
-    return prepare(data, node.home.parent / "data", run.model.seq_len, _log_data)
+    return prepare(data, shards_folder(), run.model.seq_len, _log_data)
 
 
 def _log_progress(done: int, total: int) -> None:

@@ -143,6 +143,10 @@ class Chain:
         number = await self._read(self._substrate.block_number())
         return Head(number, await self._hash(number))
 
+    async def identity(self) -> bytes:
+        """32 bytes that name this chain: the hash of block 1, since development chains share their genesis block."""
+        return await self._hash(1)
+
     async def block_hash(self, number: int) -> bytes | None:
         """The 32-byte hash of block `number` on the best chain, None if the chain has not got that far."""
         if number in self._hashes:

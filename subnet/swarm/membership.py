@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable, Sequence, Set
 
-from subnet.config import RunConfig, first_difference, from_bytes
-from subnet.errors import ConfigError
+from subnet.config import RunConfig, first_difference, from_bytes, run_id
+from subnet.errors import ConfigError, UserError
 from subnet.swarm import multiaddr, node
 from subnet.swarm.bulletin import Bulletin
 from subnet.swarm.errors import SwarmError
-from subnet.swarm.identity import Binding
+from subnet.swarm.hello import Greeting
+from subnet.swarm.identity import BadBinding, Binding, open_binding
 from subnet.swarm.peers import Peer, PeerBook, peer_body
 from subnet.swarm.wire import WireError
 
@@ -30,6 +32,10 @@ LOOK_AROUND_S = 2.0
 """How often the list of live peers is renewed; after `wake`, sooner by up to `_CALM_S`."""
 JOIN_S = 15.0
 """How often known addresses are greeted again; every look-around while nobody is known."""
+TWIN_S = 60.0
+"""How often it is said that this hotkey runs a second time."""
+CLOCK_SKEW_S = 5.0
+"""How far the clocks of two peers may differ."""
 _CALM_S = 0.5
 _JOIN_SECONDS = 3.0
 _GREETED = 6
@@ -37,7 +43,7 @@ _FEW = 8
 _PEERS_PER_CALL = 45
 
 Connected = Callable[[], Awaitable[Set[str]]]
-Hello = Callable[[Sequence[str]], Awaitable[tuple[int, bytes]]]
+Hello = Callable[[Sequence[str]], Awaitable[Greeting]]
 
 
 class Membership:
@@ -71,11 +77,20 @@ class Membership:
         self._members: list[str] = []
         self._alone_told = False
         self._differs_told = False
+        self._entered = time.time()
+        self._twin_told = -TWIN_S
 
     async def enter(self) -> None:
-        """First contact. Raises SwarmError if the DHT process has ended."""
+        """First contact.
+
+        Raises:
+            UserError: another peer runs this hotkey.
+            SwarmError: the DHT process has ended.
+        """
         await self._tell_members()
         await self._join()
+        await self._refuse_to_be_a_twin()
+        self._entered = time.time()
         await self._announce()
         await self._look_around()
 
@@ -130,11 +145,47 @@ class Membership:
 
     async def _look_around(self) -> None:
         self.book.learn(await self.bulletin.find("peer", 0))
+        self._look_for_a_twin()
         try:
             self.book.note_connections(await self.connected())
         except WireError as error:
             log.debug("libp2p %s", error)
         await self._tell_members()
+
+    async def _refuse_to_be_a_twin(self) -> None:
+        """Before this peer says anything: does its hotkey run already? What left a stale record does not answer."""
+        self.book.learn(await self.bulletin.find("peer", 0))
+        known = [peer for peer in (self.book.own_record, self.book.own_on_chain) if peer is not None]
+        for peer in {peer.peer_id: peer for peer in known if peer.peer_id != self.binding.peer_id}.values():
+            if await self._speaks_for_us(peer):
+                raise UserError(
+                    f"hotkey {self.binding.hotkey} is already running as peer {peer.peer_id}; "
+                    "a hotkey may run once: stop the other"
+                )
+
+    async def _speaks_for_us(self, peer: Peer) -> bool:
+        if not peer.maddrs:
+            return False
+        try:
+            greeting = await self.hello([multiaddr.to_text(m) + f"/p2p/{peer.peer_id}" for m in peer.maddrs])
+            run = run_id(from_bytes(greeting.run_config))
+            theirs = open_binding(greeting.binding, run_id=run, verify=self.book.verify)
+        except (WireError, ConfigError, BadBinding) as error:
+            log.debug("asked %s for whom it speaks: %s", peer.peer_id, error)
+            return False
+        return (theirs.hotkey, theirs.peer_id) == (self.binding.hotkey, peer.peer_id)
+
+    def _look_for_a_twin(self) -> None:
+        """Say it when the hotkey's latest record is another peer's, and was signed since this one entered."""
+        twin, now = self.book.own_record, asyncio.get_running_loop().time()
+        if twin is None or twin.peer_id == self.binding.peer_id or now - self._twin_told < TWIN_S:
+            return
+        if twin.seen - PEER_LEASE_S > self._entered + CLOCK_SKEW_S:
+            self._twin_told = now
+            log.error(
+                "hotkey %s is also running as peer %s; a hotkey may run once, and both lose by it: stop one",
+                self.binding.hotkey, twin.peer_id,
+            )  # fmt: skip
 
     async def _tell_members(self) -> None:
         """Let the DHT process know who is vouched for; while few are live, the chain's word counts too."""
@@ -156,14 +207,14 @@ class Membership:
         if not peer.maddrs:
             return
         try:
-            protocol, raw = await self.hello([multiaddr.to_text(m) + f"/p2p/{peer.peer_id}" for m in peer.maddrs])
-            theirs = from_bytes(raw)
+            greeting = await self.hello([multiaddr.to_text(m) + f"/p2p/{peer.peer_id}" for m in peer.maddrs])
+            theirs = from_bytes(greeting.run_config)
         except (WireError, ConfigError) as error:
             log.debug("asked %s for its run: %s", peer.hotkey, error)
             return
         self._differs_told = True
-        if protocol != self.run.protocol:
-            difference: str | None = f"protocol: {self.run.protocol} here, {protocol} there"
+        if greeting.protocol != self.run.protocol:
+            difference: str | None = f"protocol: {self.run.protocol} here, {greeting.protocol} there"
         else:
             difference = first_difference(self.run, theirs)
         log.warning("%s is in another run and cannot be joined (%s)", peer.hotkey, difference)

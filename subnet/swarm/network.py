@@ -27,6 +27,7 @@ from subnet.swarm.blobs import BlobClient
 from subnet.swarm.bulletin import Bulletin
 from subnet.swarm.control import DhtControl
 from subnet.swarm.gate import RecordGate
+from subnet.swarm.hello import Greeting
 from subnet.swarm.identity import ChainCommitment, Signer, Verify, load_identity, sign_binding
 from subnet.swarm.membership import Membership
 from subnet.swarm.node import DhtProcess
@@ -110,7 +111,8 @@ class Swarm:
         call it before CUDA is used.
 
         Raises:
-            UserError: the state folder, the key or the port cannot be used; nothing is left running.
+            UserError: the state folder, the key or the port cannot be used, or the hotkey runs already; nothing is
+                left running.
         """
         self = cls(config, signer, run, block, verify)
         try:
@@ -124,7 +126,8 @@ class Swarm:
             self._p2p = await private.replicate(Multiaddr(control))
             self._dialer = Dialer(self._p2p)
             await self._offer(blobs.PROTOCOL, self._service.serve)
-            await self._offer(hello.PROTOCOL, hello.HelloService(run.protocol, to_bytes(run)).serve)
+            greeting = Greeting(run.protocol, to_bytes(run), self._binding.pack())
+            await self._offer(hello.PROTOCOL, hello.HelloService(greeting).serve)
             self._membership = Membership(
                 self._bulletin,
                 self._book,
@@ -201,8 +204,8 @@ class Swarm:
         """All leaf hashes of a tree from the first of these hotkeys that has it (see `BlobClient`)."""
         return await self._client.fetch_hashes(sources, root, n_leaves, timeout)
 
-    async def hello(self, maddrs: Sequence[str]) -> tuple[int, bytes]:
-        """Protocol version and canonical run configuration of the peer at `maddrs` (of which the first names its id).
+    async def hello(self, maddrs: Sequence[str]) -> Greeting:
+        """What the peer at `maddrs` (of which the first names its id) says of itself.
 
         Raises:
             WireError: it cannot be reached or does not answer.

@@ -86,7 +86,6 @@ class DhtProcess(hivemind.DHT):
         """The body of the process."""
         process.forget_parent_signals()
         process.die_with_parent(self._parent_pid, self._kill_p2pd)
-        self.claim.close_in_child()
         process.leash_subprocesses()
         P2P._UNIX_SOCKET_PREFIX = f"/unix{self.claim.sockets}/"
         super().run()

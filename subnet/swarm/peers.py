@@ -54,6 +54,10 @@ class PeerBook:
         self.live: dict[str, Peer] = {}
         self.on_chain: dict[str, Peer] = {}
         self.other_runs: list[Peer] = []
+        self.own_record: Peer | None = None
+        """What the latest "peer" record of this peer's own hotkey says; not this peer if another runs it as well."""
+        self.own_on_chain: Peer | None = None
+        """What this peer's own hotkey has committed on chain, maybe as another peer and in another run."""
         self._down: dict[str, float] = {}
         self._connected: Set[str] = frozenset()
         self._opened: dict[bytes, tuple[str, tuple[bytes, ...]]] = {}
@@ -62,8 +66,9 @@ class PeerBook:
         """Take over the addresses that registered hotkeys committed on chain, for this run and for others."""
         found: dict[str, Peer] = {}
         other_runs: list[Peer] = []
+        self.own_on_chain = None
         for row in rows:
-            if row.commitment is None or row.hotkey == self.own:
+            if row.commitment is None:
                 continue
             try:
                 commitment = ChainCommitment.unpack(row.commitment)
@@ -71,7 +76,9 @@ class PeerBook:
                 continue
             maddrs = self._dialable(multiaddr.to_bytes(m) for m in commitment.maddrs)
             peer = Peer(row.hotkey, commitment.peer_id, maddrs, permit=row.permit)
-            if commitment.run_id_prefix == self.run_id[:8]:
+            if row.hotkey == self.own:
+                self.own_on_chain = peer
+            elif commitment.run_id_prefix == self.run_id[:8]:
                 found[row.hotkey] = peer
             else:
                 other_runs.append(peer)
@@ -85,8 +92,6 @@ class PeerBook:
         live: dict[str, Peer] = {}
         opened: dict[bytes, tuple[str, tuple[bytes, ...]]] = {}
         for record, until in records:
-            if record.hotkey == self.own:
-                continue
             known = self._opened.get(record.signature)
             if known is None:
                 try:
@@ -96,6 +101,7 @@ class PeerBook:
                 known = binding.peer_id, self._dialable(maddrs)
             opened[record.signature] = known
             live[record.hotkey] = Peer(record.hotkey, *known, until)
+        self.own_record = live.pop(self.own, None)
         self.live, self._opened = live, opened
 
     def find(self, hotkey: str) -> Peer | None:

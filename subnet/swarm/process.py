@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import fcntl
 import functools
 import json
 import os
@@ -24,6 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from subnet.errors import UserError
+from subnet.swarm.lock import FileLock, Taken
 
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.5
@@ -41,15 +41,14 @@ class HomeClaim:
         """Raises UserError when another neuron uses `home` or it cannot be written."""
         self._state = home / "swarm.json"
         try:
-            home.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(home / "swarm.lock", os.O_RDWR | os.O_CREAT, 0o600)
+            self._lock = FileLock(home / "swarm.lock")
+        except Taken as error:
+            raise UserError(
+                f"another neuron uses the state folder {home}; stop it, or, for another hotkey, give another --home"
+            ) from error
         except OSError as error:
-            raise UserError(f"{home} cannot be used as the state folder: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            raise UserError(f"another neuron uses the state folder {home}; stop it or take another folder") from error
+            why = error.strerror
+            raise UserError(f"{home} cannot be used as the state folder: {why}; give another --home") from error
         _clean_up(self._state)
         self.sockets = Path(tempfile.mkdtemp(prefix="sn38-"))
         self.note()
@@ -61,16 +60,10 @@ class HomeClaim:
         draft.write_text(json.dumps(state))
         draft.replace(self._state)
 
-    def close_in_child(self) -> None:
-        """Let go of the lock in a forked child, so that it is held by the neuron alone."""
-        os.close(self._lock)
-
     def release(self) -> None:
         """End whatever child is left, remove the sockets, and let another neuron have the folder."""
         _clean_up(self._state)
-        # Closing alone would leave it locked by any child that was forked meanwhile and still runs.
-        fcntl.flock(self._lock, fcntl.LOCK_UN)
-        os.close(self._lock)
+        self._lock.release()
 
 
 def die_with_parent(parent: int, last_words: Callable[[], None]) -> None:

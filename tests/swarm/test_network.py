@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
-from subnet.chain.keys import Hotkey
-from subnet.config import NodeConfig, RunConfig, first_difference, from_bytes
+from subnet.chain.keys import Hotkey, verify
+from subnet.config import NodeConfig, RunConfig, first_difference, from_bytes, run_id
 from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.errors import UserError
+from subnet.swarm import membership
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.errors import SwarmError
-from subnet.swarm.identity import ChainCommitment, load_identity
+from subnet.swarm.identity import ChainCommitment, load_identity, open_binding
 from subnet.swarm.network import Swarm
 from subnet.swarm.process import is_running
 from subnet.swarm.records import BadRecord
@@ -151,8 +152,10 @@ def test_a_stranger_gets_nothing_but_a_hello(do: Do, config_of: Config, cluster:
             with pytest.raises(FetchError, match="unauthorised: the hotkey is not registered"):
                 await fetch(stranger, cluster[0].hotkey)
             assert STRANGER.ss58 not in cluster[0].traffic.up
-            protocol, raw = await stranger.hello(cluster[0].maddrs)
-            assert (protocol, from_bytes(raw)) == (run.protocol, run)
+            greeting = await stranger.hello(cluster[0].maddrs)
+            assert (greeting.protocol, from_bytes(greeting.run_config)) == (run.protocol, run)
+            spoken_for = open_binding(greeting.binding, run_id=run_id(run), verify=verify)
+            assert (spoken_for.hotkey, spoken_for.peer_id) == (cluster[0].hotkey, cluster[0].peer_id)
             for _ in range(10):
                 try:
                     await stranger.hello(cluster[0].maddrs)
@@ -259,6 +262,77 @@ def test_the_port_is_kept_and_one_folder_serves_one_neuron(do: Do, config_of: Co
         await again.stop()
 
     do(main())
+
+
+@pytest.mark.parametrize("known_by", ["its record", "the chain"])
+def test_a_hotkey_that_runs_elsewhere_does_not_start_again(
+    do: Do, config_of: Config, cluster: list[Swarm], run: RunConfig, known_by: str
+) -> None:
+    running = cluster[1]
+    first = cluster[0] if known_by == "its record" else running
+
+    async def main() -> None:
+        with pytest.raises(UserError, match=f"{running.hotkey} is already running as peer {running.peer_id}; .* stop"):
+            await start(config_of("twin"), KEYS[1], run, first)
+
+    do(main())
+
+
+def test_what_an_earlier_identity_left_behind_does_not_stop_a_start(
+    do: Do, config_of: Config, cluster: list[Swarm], run: RunConfig
+) -> None:
+    async def main() -> None:
+        former = await start(config_of("former"), KEYS[3], run, cluster[0])
+        await until(lambda: KEYS[3].ss58 in cluster[0].peers)
+        await former.stop()
+        # Another state folder, so another peer id; the old one's record has most of its lease to go.
+        rows = [Row(cluster[0].hotkey, cluster[0].commitment.pack()), Row(KEYS[3].ss58, former.commitment.pack())]
+        everybody = Rows([*rows, *(Row(h) for h in sorted(HOTKEYS - {row.hotkey for row in rows}))])
+        again = await Swarm.start(config_of("anew"), KEYS[3], run, everybody, lambda: 100.0)
+        try:
+            assert again.peer_id != former.peer_id
+            assert again._book.own_on_chain is not None
+        finally:
+            await again.stop()
+
+    do(main())
+
+
+def test_a_peer_that_now_speaks_for_another_hotkey_stops_nobody(
+    do: Do, config_of: Config, cluster: list[Swarm], run: RunConfig
+) -> None:
+    async def main() -> None:
+        # By the chain KEYS[3] was last at the peer id that speaks for KEYS[1] now.
+        moved = Row(KEYS[3].ss58, cluster[1].commitment.pack())
+        swarm = await Swarm.start(config_of("moved"), KEYS[3], run, Rows([moved]), lambda: 100.0)
+        await swarm.stop()
+
+    do(main())
+
+
+def test_a_hotkey_that_is_started_a_second_time_unseen_is_told(
+    do: Do, config_of: Config, run: RunConfig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership, "REFRESH_S", 3.0)
+    monkeypatch.setattr(membership, "LOOK_AROUND_S", 0.6)
+    monkeypatch.setattr(membership, "CLOCK_SKEW_S", 0.0)
+
+    def told() -> set[str]:
+        said = [r.message for r in caplog.records if "also running as peer" in r.message]
+        return {message.split("as peer ")[1].split(";")[0] for message in said}
+
+    async def main() -> None:
+        twins = [await start(config_of(f"twin-{i}"), KEYS[2], run) for i in range(2)]
+        bridge = await start(config_of("bridge"), KEYS[0], run, bootstrap=[m for t in twins for m in t.maddrs])
+        try:
+            await until(lambda: bool(told()))
+            assert told() <= {t.peer_id for t in twins}
+        finally:
+            for swarm in (bridge, *twins):
+                await swarm.stop()
+
+    with caplog.at_level(logging.ERROR, "subnet.swarm"):
+        do(main())
 
 
 def test_without_its_daemon_a_swarm_says_so(do: Do, config_of: Config, run: RunConfig) -> None:

@@ -18,6 +18,7 @@ import pytest
 from subnet.config import NodeConfig, RunConfig
 from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.errors import UserError
+from subnet.swarm.lock import claim_hotkey
 from subnet.swarm.network import Swarm
 from subnet.swarm.process import HomeClaim, is_running, kill_and_wait
 
@@ -160,7 +161,7 @@ def test_one_process_per_folder_until_it_is_gone(tmp_path: Path) -> None:
     holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     assert holder.stdout is not None
     sockets = Path(holder.stdout.readline().strip())
-    with pytest.raises(UserError, match="another neuron uses the state folder"):
+    with pytest.raises(UserError, match=r"another neuron uses the state folder .*, for another hotkey, give another"):
         HomeClaim(tmp_path)
     assert sockets.is_dir()
     kill_and_wait(holder.pid)
@@ -169,6 +170,45 @@ def test_one_process_per_folder_until_it_is_gone(tmp_path: Path) -> None:
     assert not sockets.exists()
     claim.release()
     assert not claim.sockets.exists()
+
+
+def test_one_process_per_hotkey_subnet_and_chain_until_it_is_gone(tmp_path: Path) -> None:
+    script = (
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from subnet.swarm.lock import claim_hotkey\n"
+        "lock = claim_hotkey(Path(sys.argv[1]), 'hot', 2, bytes(32), Path('elsewhere'))\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    time.sleep(60)\n"  # a child that outlives it does not keep the lock
+        "print(child, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert holder.stdout is not None
+    child = int(holder.stdout.readline())
+    try:
+        says = rf"hot is already running as process {holder.pid} \(state folder elsewhere\); .* stop the other"
+        with pytest.raises(UserError, match=says):
+            claim_hotkey(tmp_path, "hot", 2, bytes(32), tmp_path)
+        for other in (("cold", 2, bytes(32)), ("hot", 3, bytes(32)), ("hot", 2, b"\1" * 32)):
+            claim_hotkey(tmp_path, *other, tmp_path).release()
+        kill_and_wait(holder.pid)
+        holder.wait()
+        again = claim_hotkey(tmp_path, "hot", 2, bytes(32), tmp_path)
+        again.release()
+        again.release()
+        claim_hotkey(tmp_path, "hot", 2, bytes(32), tmp_path).release()
+    finally:
+        kill_and_wait(child)
+        kill_and_wait(holder.pid)
+
+
+def test_a_hotkey_lock_that_cannot_be_kept_is_told(tmp_path: Path) -> None:
+    (tmp_path / "running").write_text("")
+    with pytest.raises(UserError, match=r"running/.* cannot be written: .*; mend that, or set HOME"):
+        claim_hotkey(tmp_path, "hot", 2, bytes(32), tmp_path)
 
 
 def test_only_our_own_leftovers_are_touched(tmp_path: Path) -> None:

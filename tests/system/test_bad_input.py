@@ -23,6 +23,8 @@ from subnet.demo.stage import free_port
 from subnet.diloco import checkpoint
 from subnet.diloco.layout import Layout
 from subnet.diloco.state import OuterState
+from subnet.home import shared_folder
+from subnet.swarm.lock import claim_hotkey
 
 ROOT = Path(__file__).resolve().parents[2]
 ERROR = re.compile(r"(sn38( \w+)?: )?error: \S.*")
@@ -84,15 +86,9 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
     return run
 
 
-@pytest.fixture(scope="module")
-def homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Parent of all state folders here: the token shards beside them are built once."""
-    return tmp_path_factory.mktemp("homes")
-
-
 @pytest.fixture
-def home(homes: Path, request: pytest.FixtureRequest) -> Path:
-    return homes / re.sub(r"\W+", "-", request.node.name)
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "state"
 
 
 def one_line(text: str) -> str:
@@ -254,15 +250,53 @@ def test_a_state_folder_that_cannot_be_made(refused: Refused, subnet: Subnet, tm
     file = tmp_path / "file"
     file.write_text("not a folder")
     error = refused(*subnet.flags("miner"), "--home", str(file / "home"))
-    assert str(file) in error
+    assert f"{file / 'home'} cannot be used as the state folder: {file} is not a folder; give another --home" in error
+    assert refused(*subnet.flags("miner"), "--home", str(file)).startswith(f"{file} cannot be used as the state folder")
     assert file.read_text() == "not a folder" and list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_state_folder_that_may_not_be_written(refused: Refused, subnet: Subnet, homes: Path, home: Path) -> None:
+def test_a_state_folder_that_may_not_be_written(refused: Refused, subnet: Subnet, home: Path) -> None:
     home.mkdir(mode=0o500)
-    assert f"{home} cannot be used as the state folder" in refused(*subnet.flags("miner"), "--home", str(home))
+    error = refused(*subnet.flags("miner"), "--home", str(home))
+    assert f"{home} cannot be used as the state folder: it may not be written; give another --home" in error
     assert not list(home.iterdir())
+
+
+@pytest.mark.parametrize("wrong", [".sn38", ".sn38/data"])
+def test_a_shared_folder_that_is_a_file(
+    refused: Refused, subnet: Subnet, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    file = tmp_path / "user" / wrong
+    file.parent.mkdir(parents=True)
+    file.write_text("not a folder")
+    error = refused(*subnet.flags("miner"), "--home", str(home))
+    assert f"{file} cannot be used as the folder that a user's neurons share: it is not a folder" in error
+    assert "set HOME" in error
+    assert not home.exists() and [p for p in (tmp_path / "user").rglob("*") if p.is_file()] == [file]
+
+
+def test_a_hotkey_that_already_runs_with_another_state_folder(
+    refused: Refused, subnet: Subnet, home: Path, tmp_path: Path
+) -> None:
+    async def identity() -> bytes:
+        chain = await Chain.connect(subnet.endpoint)
+        try:
+            return await chain.identity()
+        finally:
+            await chain.close()
+
+    hotkey = wallets.create_wallet(subnet.wallets, "miner").hotkey_ss58
+    other = tmp_path / "other"
+    lock = claim_hotkey(shared_folder(), hotkey, subnet.netuid, asyncio.run(identity()), other)
+    try:
+        error = refused(*subnet.flags("miner"), "--home", str(home))
+    finally:
+        lock.release()
+    assert f"hotkey {hotkey} is already running as process {os.getpid()} (state folder {other})" in error
+    assert "a hotkey may run once: stop the other" in error
+    assert not home.exists()
 
 
 def test_a_state_folder_that_another_neuron_uses(refused: Refused, subnet: Subnet, home: Path) -> None:
@@ -354,5 +388,3 @@ def test_a_process_says_one_line_and_ends_with_2(tmp_path: Path, argv: list[str]
     assert says.replace("PORT", port) in one_line(ended.stderr)
     assert not (tmp_path / ".sn38").exists()
 
-
-_ROOT = Path(__file__).resolve().parents[2]
