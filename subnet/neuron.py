@@ -48,7 +48,7 @@ from subnet.model.presets import parameter_shapes
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.lock import FileLock, claim_hotkey
 from subnet.swarm.network import Swarm
-from subnet.telemetry import Telemetry
+from subnet.telemetry import Progress, Telemetry, size
 
 log = logging.getLogger(__name__)
 
@@ -249,8 +249,11 @@ class Neuron:
         """Tell the outside which phase this neuron is in."""
         self.telemetry.event("phase", phase=phase, round=round_.window.round, block=int(self.clock.block()))
 
-    def report(self, round_: Round, update: Update | None, agreement: Agreement, **values: Any) -> None:
-        """Tell the outside how a round went; `up` and `down` are payload bytes since the last report."""
+    def report(self, round_: Round, update: Update | None, agreement: Agreement, told: str = "", **values: Any) -> None:
+        """Tell the outside how a round went: `told` for people, `values` for machines, both of the role's own work.
+
+        `up` and `down` are payload bytes since the last report.
+        """
         traffic = self.swarm.traffic
         before, self._reported = self._reported, (sum(traffic.up.values()), sum(traffic.down.values()))
         up, down = (now - then for now, then in zip(self._reported, before, strict=True))
@@ -271,9 +274,9 @@ class Neuron:
             **values,
         )
         log.info(
-            "round %d: step %d, %d averaged, %d parts missing, digest %s, %s up, %s down",
-            round_.window.round, self.state.step, update.roster.averaged if update else 0,
-            len(update.missing) if update else 0, self.state.digest().hex()[:8], up, down,
+            "round %d: %sstep %d, %d averaged, %d parts missing, digest %s, %s up, %s down",
+            round_.window.round, f"{told}; " if told else "", self.state.step, update.roster.averaged if update else 0,
+            len(update.missing) if update else 0, self.state.digest().hex()[:8], size(up), size(down),
         )  # fmt: skip
 
     async def stop(self) -> None:
@@ -319,15 +322,16 @@ class Neuron:
         # The majority's leaves are served until its next outer step, at the gather deadline.
         timeout = self.clock.seconds_until(window.end + self.run.rounds.train_end)
         try:
-            state, leaves, size = await fetch_state(self.swarm, found, self.state, self.layout, timeout, _log_progress)
+            told = Progress(_log_progress)
+            state, leaves, received = await fetch_state(self.swarm, found, self.state, self.layout, timeout, told)
         except FetchError as error:
             log.warning("repair failed, it is tried again next round: %s", error)
             return Agreement(found, agreed=False)
         self._adopt(state)
         await publish_claim(self.swarm, window.round, state)
-        log.info("repaired to outer step %d: %d leaves, %d bytes", state.step, leaves, size)
-        self.telemetry.event("repair", round=window.round, step=state.step, leaves=leaves, bytes=size)
-        return Agreement(found, agreed=False, repaired_leaves=leaves, repaired_bytes=size)
+        log.info("repaired to outer step %d: %d leaves, %s", state.step, leaves, size(received))
+        self.telemetry.event("repair", round=window.round, step=state.step, leaves=leaves, bytes=received)
+        return Agreement(found, agreed=False, repaired_leaves=leaves, repaired_bytes=received)
 
     def _outer_step(self, delta: torch.Tensor) -> OuterState:
         outer, state = self.run.outer, self.state
@@ -374,7 +378,7 @@ def _resume(node: NodeConfig, run: RunConfig, layout: Layout) -> checkpoint.Chec
 
 def _prepare(run: RunConfig, node: NodeConfig) -> Shards:
     data = run.data if node.data_path is None else replace(run.data, path=str(node.data_path))
-    return prepare(data, shards_folder(), run.model.seq_len, _log_data)
+    return prepare(data, shards_folder(), run.model.seq_len, Progress(_log_data))
 
 
 def _log_progress(done: int, total: int) -> None:
@@ -382,4 +386,4 @@ def _log_progress(done: int, total: int) -> None:
 
 
 def _log_data(done: int, total: int) -> None:
-    log.info("tokenising: %d of %d MB", done >> 20, total >> 20)
+    log.info("tokenising: %s of %s", size(done), size(total))

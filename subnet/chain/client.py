@@ -83,6 +83,12 @@ class WeightsOutcome:
     refused: str = ""
     """Why trying again unchanged will not help, and what would."""
 
+    def __str__(self) -> str:
+        if self.ok:
+            return "set, hidden until they are revealed" if self.committed else "set"
+        why = f"not set: {self.refused}" if self.refused else "not set: it is too early"
+        return f"{why}; trying again in {self.wait_blocks} blocks" if self.wait_blocks else why
+
 
 class Chain:
     """An open connection. Make one with `connect`; close it with `close`."""

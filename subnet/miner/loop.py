@@ -77,7 +77,7 @@ class Miner:
                 known = await exchange.hindsight(round_, state)
             self.settle(known, agreement)
             await asyncio.to_thread(neuron.save, round_, self.feedback.residual, self.trainer.state_dict())
-            neuron.report(round_, update, agreement, **_training(result, seconds, contribution))
+            neuron.report(round_, update, agreement, _told(result, seconds), **_training(result, seconds, contribution))
 
     async def train(self, round_: Round) -> InnerResult:
         """Inner steps from the state's parameters on this miner's assigned samples, until H or the phase's end."""
@@ -145,6 +145,13 @@ def _shortened(x: torch.Tensor, longest: float) -> torch.Tensor:
     """`x` scaled down to the L2 norm `longest`, if it is above; what that leaves out stays in the error feedback."""
     length = norm(x)
     return x if length <= longest else x * (longest / length)
+
+
+def _told(result: InnerResult, seconds: float) -> str:
+    """What a miner's log line says of its training."""
+    if not result.losses:
+        return "not a single inner step done"
+    return f"loss {result.losses[-1]:.3f} after {result.steps} inner steps, {result.tokens / seconds:,.0f} tokens/s"
 
 
 def _training(result: InnerResult, seconds: float, contribution: Contribution | None) -> dict[str, float | int | None]:

@@ -33,6 +33,8 @@ from subnet.validator.evaluate import Evaluator
 log = logging.getLogger(__name__)
 
 PARALLEL_PULLS = 4
+TOLD = 8
+"""Hotkeys or uids named in one log line."""
 WORTHLESS = LossScore(-math.inf, 0.0, -math.inf, 0.0)
 """The score of a contribution that its owner does not show, or that is not what was declared: last, and no evidence."""
 
@@ -134,6 +136,7 @@ class Validator:
         ]
         self.table = observe(self.table, window.round, dict(observed), neuron.run.scoring)
         await asyncio.to_thread(scores.save, self._path, self.table)
+        log.info("round %d: scored %s; held-out loss %.4f before", window.round, _told(dict(observed)), baseline)
         neuron.telemetry.event(
             "scores",
             round=window.round,
@@ -159,7 +162,9 @@ class Validator:
         outcome = await neuron.set_weights(paid)
         if outcome.ok:
             self._weights_block = block
-        log.info("round %d: weights %s", round_.window.round, outcome)
+        shares = sorted(paid.items(), key=lambda item: item[1], reverse=True)
+        listed = ", ".join(f"uid {uid} {share:.3f}" for uid, share in shares[:TOLD])
+        log.info("round %d: weights %s (%d uids: %s)", round_.window.round, outcome, len(paid), listed)
         neuron.telemetry.event(
             "weights",
             round=round_.window.round,
@@ -208,6 +213,14 @@ class Validator:
         claims = await claims_of(exchange.swarm, window.round, partial(exchange.drop, window))
         digest = agreement.majority.digest
         return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
+
+
+def _told(observed: dict[str, Observation]) -> str:
+    """How many contributions were scored, and the best by how far they lower the held-out loss, in nats a token."""
+    drops = {h: o.loss.held_out for h, o in observed.items() if o.loss is not None and o.loss is not WORTHLESS}
+    best = sorted(drops.items(), key=lambda item: item[1], reverse=True)
+    listed = ", ".join(f"{hotkey[:8]} {drop:+.4f}" for hotkey, drop in best[:TOLD])
+    return f"{len(drops)} of {len(observed)} contributions" + (f" (loss drops: {listed})" if listed else "")
 
 
 def _finite(drop: float) -> float | None:

@@ -14,7 +14,7 @@ import pytest
 
 from subnet.chain import emissions as earnings
 from subnet.chain import wallets
-from subnet.chain.client import Chain
+from subnet.chain.client import Chain, WeightsOutcome
 from subnet.chain.errors import ChainRefused, ChainUnreachable, NoSuchSubnet
 from subnet.chain.keys import hotkey_from_uri
 from subnet.chain.preflight import MINER, VALIDATOR, preflight
@@ -78,6 +78,16 @@ def subnet(node: Any, tmp_path_factory: pytest.TempPathFactory) -> Subnet:
         return netuid
 
     return Subnet(on_chain(node, set_up), owner, validator, miner)
+
+
+def test_what_became_of_weights_is_a_phrase() -> None:
+    said = {
+        "set": WeightsOutcome(True),
+        "set, hidden until they are revealed": WeightsOutcome(True, committed=True),
+        "not set: it is too early; trying again in 7 blocks": WeightsOutcome(False, wait_blocks=7),
+        "not set: no permit": WeightsOutcome(False, refused="no permit"),
+    }
+    assert {str(outcome): outcome for outcome in said.values()} == said
 
 
 def test_wallets_are_reused(tmp_path: Path) -> None:

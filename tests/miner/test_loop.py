@@ -12,7 +12,7 @@ from subnet.diloco.layout import Layout
 from subnet.exchange.commitment import norm_limit
 from subnet.exchange.repair import Agreement
 from subnet.exchange.session import Update
-from subnet.miner.loop import Miner
+from subnet.miner.loop import Miner, _told
 from subnet.model.presets import parameter_shapes
 
 RUN = load_run("demo")
@@ -45,6 +45,12 @@ def averaged_alone() -> Update:
     roster = SimpleNamespace(commitments=(commitment,), averaged=1, mean=(commitment,))
     results = {0: SimpleNamespace(included=frozenset({"5me"}))}
     return Update(roster, torch.zeros(0), results)  # type: ignore[arg-type]
+
+
+def test_training_is_told_with_its_loss_and_rate():
+    said = _told(InnerResult(steps=15, tokens=15_360, losses=[3.0, 2.34567]), 2.0)
+    assert said == "loss 2.346 after 15 inner steps, 7,680 tokens/s"
+    assert _told(InnerResult(steps=0, tokens=0, losses=[]), 0.0) == "not a single inner step done"
 
 
 def test_more_than_a_round_can_give_is_sent_over_the_following_rounds():
