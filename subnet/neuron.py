@@ -161,6 +161,11 @@ class Neuron:
         return neuron
 
     @property
+    def _severity(self) -> int:
+        """Of a read that failed: no news while the chain is known to be out of reach."""
+        return logging.WARNING if self.chain.in_reach else logging.DEBUG
+
+    @property
     def uid(self) -> int | None:
         """This hotkey's uid at the last metagraph read."""
         return self.metagraph.uid_of(self.signer.ss58)
@@ -225,7 +230,7 @@ class Neuron:
         try:
             return await self._by(deadline_block, self.clock.hash_of(block, self.clock.seconds_until(deadline_block)))
         except ChainUnreachable as error:
-            log.warning("%s; using a predictable beacon", error)
+            log.log(self._severity, "block %d: %s; using a predictable beacon", block, error)
             return hashlib.blake2b(self.run_id + block.to_bytes(8, "big"), digest_size=32).digest()
 
     async def set_weights(self, weights: dict[int, float]) -> WeightsOutcome:
@@ -300,7 +305,7 @@ class Neuron:
             read = self.chain.metagraph(self.flags.netuid, block=window.start)
             self.metagraph = await self._by(window.commit_end, read)
         except (ChainUnreachable, NoSuchSubnet) as error:  # the subnet may be younger than the round
-            log.warning("round %d: %s; going on with the last metagraph", window.round, error)
+            log.log(self._severity, "round %d: %s; going on with the last metagraph", window.round, error)
         await self._enter_round(window.round)
         return Facts(beacon, {r.hotkey: Member(r.hotkey, r.incentive, r.permit) for r in self.metagraph.rows})
 

@@ -87,7 +87,8 @@ class WeightsOutcome:
         if self.ok:
             return "set, hidden until they are revealed" if self.committed else "set"
         why = f"not set: {self.refused}" if self.refused else "not set: it is too early"
-        return f"{why}; trying again in {self.wait_blocks} blocks" if self.wait_blocks else why
+        blocks = "1 block" if self.wait_blocks == 1 else f"{self.wait_blocks} blocks"
+        return f"{why}; trying again in {blocks}" if self.wait_blocks else why
 
 
 class Chain:
@@ -104,6 +105,8 @@ class Chain:
         self._hashes: OrderedDict[int, bytes] = OrderedDict()
         self._metagraphs: OrderedDict[tuple[int, bytes], graphs.Metagraph] = OrderedDict()
         self._clock: BlockClock | None = None
+        self.in_reach = True
+        """False from when the following of blocks broke off until it goes on; both have been said in the log."""
         self._follower: asyncio.Task[None] | None = None
 
     @classmethod
@@ -167,17 +170,22 @@ class Chain:
         """New blocks as they come, from the next one on; for ever. Skips what came while it was disconnected.
 
         Resubscribes, after about a second and then ever longer pauses up to 30 s, when the subscription ends or falls
-        silent.
+        silent. Says once that the chain is gone, and once that it is back.
         """
         failures = 0
         while True:
             try:
                 async for head in self._subscribe():
                     failures = 0
+                    if not self.in_reach:
+                        self.in_reach = True
+                        log.info("the chain at %s is back, at block %d", self.endpoint, head.number)
                     yield head
             except ChainUnreachable as error:
-                if failures == 0:
-                    log.warning("%s; trying again", error)
+                log.debug("%s", error)
+                if self.in_reach:
+                    self.in_reach = False
+                    log.warning("the chain at %s is out of reach; going on by its block time meanwhile", self.endpoint)
             failures += 1
             await asyncio.sleep(min(2.0**failures, 30.0) * random.uniform(0.5, 1.0))
 

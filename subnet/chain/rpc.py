@@ -121,20 +121,25 @@ async def _bounded(endpoint: str, operation: Awaitable[T], timeout: float) -> T:
 
 
 class _SessionEnded(logging.Filter):
-    """Drops asyncio's report that the SDK's session task died: every call it failed has raised that already."""
+    """Drops asyncio's report that the SDK's session task died: every call it failed has raised that already.
+
+    It dies of the lost connection, or of an assertion on its way out when the node said goodbye; the next call starts
+    another.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        error = record.exc_info[1] if record.exc_info else None
-        unretrieved = str(record.msg).startswith("Task exception was never retrieved")
-        return not (unretrieved and type(error).__module__.startswith("bittensor"))
+        text = str(record.msg)
+        return not (text.startswith("Task exception was never retrieved") and "name='rpc-session'" in text)
 
 
 _session_ended = _SessionEnded()
 
 
 def quiet_session_ends() -> None:
-    """Keep asyncio from printing a traceback whenever the node goes away. Idempotent."""
+    """Leave it to `Chain` to say that the node went away: no traceback, no line for every attempt. Idempotent."""
     logging.getLogger("asyncio").addFilter(_session_ended)
+    if not logging.getLogger().isEnabledFor(logging.DEBUG):
+        logging.getLogger("bittensor.transport").setLevel(logging.ERROR)
 
 
 def _retrieve(task: asyncio.Future[Any]) -> None:

@@ -164,7 +164,8 @@ class Validator:
             self._weights_block = block
         shares = sorted(paid.items(), key=lambda item: item[1], reverse=True)
         listed = ", ".join(f"uid {uid} {share:.3f}" for uid, share in shares[:TOLD])
-        log.info("round %d: weights %s (%d uids: %s)", round_.window.round, outcome, len(paid), listed)
+        level = logging.INFO if outcome.ok or neuron.chain.in_reach else logging.DEBUG
+        log.log(level, "round %d: weights %s (%d uids: %s)", round_.window.round, outcome, len(paid), listed)
         neuron.telemetry.event(
             "weights",
             round=round_.window.round,

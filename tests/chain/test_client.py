@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -206,6 +208,36 @@ def test_weights_and_earnings(node: Any, subnet: Subnet, capsys: pytest.CaptureF
     assert earnings.main(["--netuid", str(netuid), "--subtensor.network", node.endpoint, "--json"]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed["netuid"] == netuid and len(printed["rows"]) == 3 and printed["rows"][0]["role"] == "validator"
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_a_chain_that_goes_and_comes_back_is_said_once_each(
+    start_localnet: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    node = start_localnet("--state", str(tmp_path), "--block-time", "0.1")
+
+    async def use(chain: Chain) -> None:
+        clock = await chain.clock()
+        await clock.wait_until(clock.block() + 3)
+        getattr(node, end)()
+        while chain.in_reach:
+            await asyncio.sleep(0.05)
+        for _ in range(3):
+            with pytest.raises(ChainUnreachable):
+                await chain.metagraph(1)
+        node.start()
+        while not chain.in_reach:
+            await asyncio.sleep(0.05)
+        assert (await chain.metagraph(1)).netuid == 1
+
+    logging.getLogger("bittensor.transport").setLevel(logging.NOTSET)
+    with caplog.at_level(logging.INFO):
+        on_chain(node, use)
+        gc.collect()  # asyncio reports a task that failed unseen when it is collected
+    said = [(r.levelno, r.getMessage()) for r in caplog.records]
+    assert [level for level, _ in said] == [logging.WARNING, logging.INFO], said
+    assert f"the chain at {node.endpoint} is out of reach" in said[0][1]
+    assert f"the chain at {node.endpoint} is back, at block" in said[1][1]
 
 
 @pytest.mark.slow
