@@ -16,7 +16,6 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -37,15 +36,15 @@ from subnet.diloco.layout import Layout
 from subnet.diloco.outer import outer_step
 from subnet.diloco.state import OuterState
 from subnet.errors import UserError
-from subnet.exchange.majority import Majority, majority
-from subnet.exchange.repair import Agreement, await_majority, claims_of, fetch_state, publish_claim
+from subnet.exchange.agreement import Consensus
+from subnet.exchange.majority import standings
+from subnet.exchange.repair import Agreement
 from subnet.exchange.roster import Member
 from subnet.exchange.session import Exchange, Facts, Round, Update
 from subnet.exchange.window import Window
 from subnet.home import check_folders, shards_folder, shared_folder
 from subnet.model.build import init_theta
 from subnet.model.presets import parameter_shapes
-from subnet.swarm.blobs import FetchError
 from subnet.swarm.lock import FileLock, claim_hotkey
 from subnet.swarm.network import Swarm
 from subnet.telemetry import Progress, Telemetry, size
@@ -82,7 +81,7 @@ def genesis(run: RunConfig, layout: Layout) -> OuterState:
 
 @dataclass
 class Neuron:
-    """A running peer. `state` is the consensus state; it is replaced whole after each round, never changed in place."""
+    """A running peer, from its start to its leave; the roles add what they do in a round."""
 
     role: str
     flags: ChainFlags
@@ -96,7 +95,7 @@ class Neuron:
     exchange: Exchange
     shards: Shards
     layout: Layout
-    state: OuterState
+    consensus: Consensus
     telemetry: Telemetry
     metagraph: Metagraph
     hyperparameters: Hyperparameters
@@ -145,12 +144,12 @@ class Neuron:
             await chain.close()
             raise
         exchange = Exchange(run, run_id(run), layout, codec_of(run.codec), swarm, clock, signer)
+        consensus = Consensus(swarm, clock, run.rounds, state, exchange.drop)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
-            role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, state,
+            role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, consensus,
             telemetry, metagraph, hyperparameters, claim, saved,
         )  # fmt: skip
-        swarm.store.add(state.root(), state)
         await neuron._publish_address()
         neuron._meeting = asyncio.create_task(neuron._meet_others())
         log.info(
@@ -159,6 +158,11 @@ class Neuron:
             layout.numel, state.step,
         )  # fmt: skip
         return neuron
+
+    @property
+    def state(self) -> OuterState:
+        """The consensus state; it is replaced whole after each round, never changed in place."""
+        return self.consensus.state
 
     @property
     def _severity(self) -> int:
@@ -185,7 +189,7 @@ class Neuron:
                 return
             last = window.round
             await self._enter_round(window.round)
-            await self._catch_up(window)
+            self._tell_repair(window, await self.consensus.catch_up(window, standings(self.metagraph.rows)))
             facts = asyncio.create_task(self._facts(window))
             yield Round(window, facts)
             facts.cancel()
@@ -212,18 +216,11 @@ class Neuron:
         Without a roster the state stays as it was: a round in which nobody was averaged changes nothing.
         """
         if update is not None:
-            self._adopt(await asyncio.to_thread(self._outer_step, update.delta))
-        window = round_.window
-        await publish_claim(self.swarm, window.round, self.state)
+            self.consensus.adopt(await asyncio.to_thread(self._outer_step, update.delta))
         expected = {self.signer.ss58, *(self.swarm.peers.keys() & self.metagraph.by_hotkey.keys())}
-        found = await await_majority(self.swarm, self.clock, window, expected, self._stake(), self._dropper(window))
-        if found is None or found.digest == self.state.digest():
-            return Agreement(found, agreed=True)
-        log.warning(
-            "round %d: this state (step %d) differs from that of %d of %d peers (step %d): repairing",
-            window.round, self.state.step, len(found.holders), found.claims, found.step,
-        )  # fmt: skip
-        return await self._repair(found, window)
+        agreement = await self.consensus.settle(round_.window, standings(self.metagraph.rows), expected)
+        self._tell_repair(round_.window, agreement)
+        return agreement
 
     async def beacon(self, block: int, deadline_block: float) -> bytes:
         """The hash of `block`; a predictable stand-in when the chain does not give it before `deadline_block`."""
@@ -316,37 +313,15 @@ class Neuron:
         except asyncio.TimeoutError as error:
             raise ChainUnreachable(f"{self.chain.endpoint} did not answer in time") from error
 
-    async def _catch_up(self, window: Window) -> None:
-        """Fetch the majority state of the round before `window` if this peer does not hold it."""
-        claims = await claims_of(self.swarm, window.round - 1, self._dropper(window))
-        found = majority(claims, self._stake())
-        if found is not None and found.digest != self.state.digest():
-            await self._repair(found, window)
-
-    async def _repair(self, found: Majority, window: Window) -> Agreement:
-        # The majority's leaves are served until its next outer step, at the gather deadline.
-        timeout = self.clock.seconds_until(window.end + self.run.rounds.train_end)
-        try:
-            told = Progress(_log_progress)
-            state, leaves, received = await fetch_state(self.swarm, found, self.state, self.layout, timeout, told)
-        except FetchError as error:
-            log.warning("repair failed, it is tried again next round: %s", error)
-            return Agreement(found, agreed=False)
-        self._adopt(state)
-        await publish_claim(self.swarm, window.round, state)
-        log.info("repaired to outer step %d: %d leaves, %s", state.step, leaves, size(received))
-        self.telemetry.event("repair", round=window.round, step=state.step, leaves=leaves, bytes=received)
-        return Agreement(found, agreed=False, repaired_leaves=leaves, repaired_bytes=received)
+    def _tell_repair(self, window: Window, agreement: Agreement) -> None:
+        found, leaves, received = agreement.majority, agreement.repaired_leaves, agreement.repaired_bytes
+        if not agreement.agreed and found is not None and found.digest == self.state.digest():
+            self.telemetry.event("repair", round=window.round, step=self.state.step, leaves=leaves, bytes=received)
 
     def _outer_step(self, delta: torch.Tensor) -> OuterState:
         outer, state = self.run.outer, self.state
         theta, momentum = outer_step(state.theta, state.momentum, delta, outer.lr, outer.momentum, outer.nesterov)
         return OuterState(theta, momentum, state.step + 1, self.layout)
-
-    def _adopt(self, state: OuterState) -> None:
-        self.swarm.store.drop(self.state.root())
-        self.state = state
-        self.swarm.store.add(state.root(), state)
 
     async def _publish_address(self) -> None:
         """Write where this peer is on chain, unless it says so already; too often is no harm: the DHT knows it too."""
@@ -358,12 +333,6 @@ class Neuron:
             await self.chain.commit(self.flags.netuid, self.signer, commitment)
         except (ChainRefused, ChainUnreachable) as error:
             log.warning("this peer's address is not on chain yet: %s", error)
-
-    def _stake(self) -> Mapping[str, float]:
-        return {row.hotkey: row.stake for row in self.metagraph.rows}
-
-    def _dropper(self, window: Window) -> Callable[[str, Exception], None]:
-        return partial(self.exchange.drop, window)
 
 
 def _yield_to_the_network() -> None:
@@ -384,10 +353,6 @@ def _resume(node: NodeConfig, run: RunConfig, layout: Layout) -> checkpoint.Chec
 def _prepare(run: RunConfig, node: NodeConfig) -> Shards:
     data = run.data if node.data_path is None else replace(run.data, path=str(node.data_path))
     return prepare(data, shards_folder(), run.model.seq_len, Progress(_log_data))
-
-
-def _log_progress(done: int, total: int) -> None:
-    log.info("state: %d of %d leaves", done, total)
 
 
 def _log_data(done: int, total: int) -> None:

@@ -1,33 +1,33 @@
-"""Agreeing on one state: publish the digest, find the majority's, fetch the leaves in which this peer differs.
+"""Saying which state one holds, hearing what others hold, and fetching the leaves in which this peer differs.
 
 A peer joining, a peer that was down and a peer that drifted are one case: their leaves differ, and what they fetch is
-checked against the signed majority digest whoever it came from. The state is replaced only when it is whole.
+checked against the signed majority digest whoever it came from. Which one to fetch is `agreement`'s to decide.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from subnet.chain.clock import BlockClock
 from subnet.diloco.codec import CodecError
-from subnet.diloco.layout import Layout
+from subnet.diloco.merkle import HASH_BYTES
 from subnet.diloco.state import OuterState
-from subnet.exchange.majority import Claim, Majority, claim_body, differing_runs, majority, open_claim
+from subnet.exchange.majority import Claim, Majority, claim_body, differing_runs, open_claim
 from subnet.exchange.session import POLL_SECONDS
 from subnet.exchange.window import Window
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.network import Swarm
 from subnet.swarm.records import BadRecord
 
-log = logging.getLogger(__name__)
-
 # Leaves asked of one source at a time: long enough to amortise a request, short enough to spread over sources.
 RUN_LEAVES = 64
 PARALLEL_RUNS = 4
+PATIENCE_SECONDS = 20.0
+SLOWEST_BYTES = 50e3
+"""Bytes a second. Holders that together do not deliver a run at this pace, after PATIENCE_SECONDS, do not deliver."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +56,14 @@ async def publish_claim(swarm: Swarm, round_index: int, state: OuterState) -> No
     await swarm.publish("digest", round_index, claim_body(state.step, state.root()))
 
 
-async def await_majority(
-    swarm: Swarm,
-    clock: BlockClock,
-    window: Window,
-    expected: set[str],
-    stake: Mapping[str, float],
-    drop: Callable[[str, Exception], None],
-) -> Majority | None:
-    """The majority state of `window.round`: decided once all `expected` hotkeys spoke, or at the round's last block."""
+async def await_claims(
+    swarm: Swarm, clock: BlockClock, window: Window, expected: set[str], drop: Callable[[str, Exception], None]
+) -> list[Claim]:
+    """The claims of `window.round`: once all `expected` hotkeys spoke, or at the round's last block."""
     while True:
         claims = await claims_of(swarm, window.round, drop)
         if expected <= {c.hotkey for c in claims} or clock.block() >= window.end - 1:
-            return majority(claims, stake)
+            return claims
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -76,24 +71,25 @@ async def fetch_state(
     swarm: Swarm,
     target: Majority,
     mine: OuterState,
-    layout: Layout,
     timeout: float,
     progress: Callable[[int, int], None],
 ) -> tuple[OuterState, int, int]:
     """The majority's state, built from `mine` and the leaves that differ; also how many leaves and bytes that took.
 
-    Several holders serve different runs at once and each run moves on to the next holder when one fails.
+    Several holders serve different runs at once and each run moves on to the next holder when one fails or is slow.
 
     Raises:
-        FetchError: the holders did not deliver in `timeout` seconds, or what they hold is not what was signed.
+        FetchError: the holders did not deliver in `timeout` seconds, did not keep up the least pace, or what they hold
+            is not what was signed.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
-    num_leaves = 2 * layout.num_leaves
+    num_leaves = mine.num_leaves
     holders = [h for h in target.holders if h != swarm.hotkey]
     if not holders:
         raise FetchError("nobody else holds the majority state")
-    theirs = await swarm.fetch_hashes(holders, target.root, num_leaves, timeout=timeout)
+    patience = _patience(num_leaves * HASH_BYTES)
+    theirs = await swarm.fetch_hashes(holders, target.root, num_leaves, timeout=min(timeout, patience))
     runs = differing_runs(mine.leaf_hashes(), theirs, RUN_LEAVES)
     state = mine.clone()
     state.step = target.step
@@ -105,9 +101,11 @@ async def fetch_state(
         nonlocal done, received
         first = number % len(holders)
         sources = list(itertools.islice(itertools.cycle(holders), first, first + len(holders)))
+        patience = _patience(sum(map(state.leaf_size, range(start, stop))))
         async with slots:
+            limit = min(deadline - loop.time(), patience)
             leaves = await swarm.fetch_leaves(
-                sources, target.root, num_leaves, start, stop, state.leaf_size, timeout=deadline - loop.time()
+                sources, target.root, num_leaves, start, stop, state.leaf_size, timeout=limit
             )
         try:
             for index, leaf in enumerate(leaves, start):
@@ -127,3 +125,8 @@ async def fetch_state(
     if state.digest() != target.digest:
         raise FetchError("the assembled state does not match the signed digest")
     return state, total, received
+
+
+def _patience(num_bytes: int) -> float:
+    """Seconds within which so many bytes come, from anybody who means to deliver."""
+    return PATIENCE_SECONDS + num_bytes / SLOWEST_BYTES

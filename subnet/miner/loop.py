@@ -149,9 +149,10 @@ def _shortened(x: torch.Tensor, longest: float) -> torch.Tensor:
 
 def _told(result: InnerResult, seconds: float) -> str:
     """What a miner's log line says of its training."""
-    if not result.losses:
+    if result.steps == 0:
         return "not a single inner step done"
-    return f"loss {result.losses[-1]:.3f} after {result.steps} inner steps, {result.tokens / seconds:,.0f} tokens/s"
+    loss = f"loss {result.losses[-1]:.3f} after " if result.losses else ""
+    return f"{loss}{result.steps} inner steps, {result.tokens / seconds:,.0f} tokens/s"
 
 
 def _training(result: InnerResult, seconds: float, contribution: Contribution | None) -> dict[str, float | int | None]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from subnet.diloco.merkle import HASH_BYTES, leaf_hash, root, verify_range
 from subnet.swarm.traffic import Traffic
-from subnet.swarm.wire import Refused, Stream, WireError, read, receive, send
+from subnet.swarm.wire import CHUNK, Refused, Stream, WireError, read, receive, send
 
 PROTOCOL = "sn38/blobs/1"
 MAX_RANGE = 1024
@@ -22,7 +22,7 @@ MAX_RANGE_BYTES = 8 * 1024 * 1024
 MAX_LEAVES = 2**26
 MAX_HEADER_BYTES = 64 * 1024
 STALL_SECONDS = 3.0
-"""A source that sends nothing for this long is left for the next one."""
+"""A source that sends nothing for this long is left for the next one; so is one that is too slow, after this long."""
 LATER = ("busy", "not yet", "unknown root")
 """Refusals that may turn into a yes before the deadline."""
 
@@ -64,7 +64,8 @@ class BlobClient:
 
         `sources` are hotkeys in order of preference. What one source delivered is kept when the next takes over;
         sources that are busy, unreachable or do not have the tree yet are asked again until `timeout` seconds are
-        over. `sizes(i)` is the most bytes leaf i may have: no more is ever read.
+        over. A source at whose pace it would not be done by then is left, if there is another. `sizes(i)` is the most
+        bytes leaf i may have: no more is ever read.
 
         Raises:
             FetchError: time is up, or no source is left that could deliver.
@@ -73,11 +74,12 @@ class BlobClient:
             raise ValueError(f"no leaves [{start}, {stop}) in a tree of {n_leaves}")
         done: list[bytes] = []
 
-        async def attempt(source: str, limit: float) -> None:
+        async def attempt(source: str, limit: float, alone: bool) -> None:
+            pace = _Pace(0 if alone else sum(map(sizes, range(start + len(done), stop))), limit)
             while len(done) < stop - start:
                 first = start + len(done)
                 last = _range_end(first, stop, sizes)
-                await self._read_range(source, root, n_leaves, first, last, sizes, done, limit)
+                await self._read_range(source, root, n_leaves, first, last, sizes, done, limit, pace)
 
         await self._from_any(sources, attempt, timeout)
         return done
@@ -92,16 +94,23 @@ class BlobClient:
             raise ValueError(f"no tree has {n_leaves} leaves here")
         hashes: list[bytes] = []
 
-        async def attempt(source: str, limit: float) -> None:
+        async def attempt(source: str, limit: float, alone: bool) -> None:
+            size = HASH_BYTES * n_leaves
+            pace = _Pace(0 if alone else size, limit)
             reader, writer = await self._ask(source, "hashes", root, 0, n_leaves, limit)
             try:
                 if await receive(reader, 64, _within(limit)) != n_leaves:
                     raise _Untrustworthy("has a tree of another size")
-                data = await read(reader, HASH_BYTES * n_leaves, _within(limit))
+                data = bytearray()
+                while len(data) < size:
+                    piece = await read(reader, min(CHUNK, size - len(data)), _within(limit))
+                    self.traffic.down[source] += len(piece)
+                    data += piece
+                    if len(data) < size:
+                        pace.keep_up(len(piece))
             finally:
                 writer.close()
-            self.traffic.down[source] += len(data)
-            hashes[:] = [data[i : i + HASH_BYTES] for i in range(0, len(data), HASH_BYTES)]
+            hashes[:] = [bytes(data[i : i + HASH_BYTES]) for i in range(0, size, HASH_BYTES)]
             if await _root_of(hashes) != root:
                 raise _Untrustworthy("sent hashes of another tree")
 
@@ -109,9 +118,9 @@ class BlobClient:
         return hashes
 
     async def _from_any(
-        self, sources: Sequence[str], attempt: Callable[[str, float], Awaitable[None]], timeout: float
+        self, sources: Sequence[str], attempt: Callable[[str, float, bool], Awaitable[None]], timeout: float
     ) -> None:
-        """Run `attempt(source, limit)` with one source after the other, round and round, until one call returns."""
+        """Run `attempt(source, limit, alone)` with one source after the other, round and round, until one returns."""
         loop = asyncio.get_running_loop()
         limit = loop.time() + timeout
         left = [source for source in dict.fromkeys(sources) if source != self.hotkey]
@@ -122,7 +131,7 @@ class BlobClient:
                 if loop.time() >= limit:
                     raise FetchError(f"not delivered within {timeout:.1f} s: {_told(reasons)}")
                 try:
-                    await attempt(source, limit)
+                    await attempt(source, limit, len(left) == 1)
                     return
                 except Refused as refusal:
                     reasons[source] = str(refusal)
@@ -156,6 +165,7 @@ class BlobClient:
         sizes: Callable[[int], int],
         done: list[bytes],
         limit: float,
+        pace: _Pace,
     ) -> None:
         """Append the leaves `[start, stop)` to `done` as they arrive and prove right."""
         reader, writer = await self._ask(source, "leaves", root, start, stop, limit)
@@ -168,8 +178,25 @@ class BlobClient:
                 if leaf_hash(data) != expected:
                     raise _Untrustworthy("sent a leaf that does not match its hash")
                 done.append(data)
+                pace.keep_up(length)
         finally:
             writer.close()
+
+
+class _Pace:
+    """What `size` bytes must come at to be there by `limit` (loop time); a size of 0 may take its time."""
+
+    def __init__(self, size: int, limit: float) -> None:
+        self._began = asyncio.get_running_loop().time()
+        self._rate = size / max(limit - self._began, STALL_SECONDS)
+        self._received = 0
+
+    def keep_up(self, num_bytes: int) -> None:
+        """So many bytes have come. Raises WireError when that is too slow, but not in the first STALL_SECONDS."""
+        self._received += num_bytes
+        elapsed = asyncio.get_running_loop().time() - self._began
+        if elapsed > STALL_SECONDS and self._received < self._rate * elapsed:
+            raise WireError(f"is too slow ({self._received / elapsed / 1000:.1f} kB/s)")
 
 
 def _range_end(first: int, stop: int, sizes: Callable[[int], int]) -> int:

@@ -13,7 +13,7 @@ from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import HASH_BYTES
 from subnet.diloco.state import OuterState
 from subnet.exchange.majority import Claim, Majority, majority
-from subnet.exchange.repair import RUN_LEAVES, await_majority, claims_of, fetch_state, publish_claim
+from subnet.exchange.repair import RUN_LEAVES, await_claims, claims_of, fetch_state, publish_claim
 from subnet.swarm.blobs import FetchError
 
 from .conftest import DEADLINE, Peer, Play, Village
@@ -62,7 +62,7 @@ def never(hotkey: str, reason: object) -> None:
 async def repaired(peer: Peer, target: Majority, mine: OuterState, seconds: float = DEADLINE) -> tuple[OuterState, int]:
     """The state after repair, and the payload bytes this peer received for it."""
     before = sum(peer.swarm.traffic.down.values())
-    state, _, received = await fetch_state(peer.swarm, target, mine, mine.layout, seconds, lambda *_: None)
+    state, _, received = await fetch_state(peer.swarm, target, mine, seconds, lambda *_: None)
     down = sum(peer.swarm.traffic.down.values()) - before
     assert down == received + HASH_BYTES * mine.num_leaves
     return state, down
@@ -78,7 +78,7 @@ def test_a_drifted_peer_fetches_only_the_leaves_that_differ(village: Village, le
         told: list[tuple[int, int]] = []
         before = sum(drifted.swarm.traffic.down.values())
         state, fetched, received = await fetch_state(
-            drifted.swarm, target, bad, LARGE, DEADLINE, lambda done, of: told.append((done, of))
+            drifted.swarm, target, bad, DEADLINE, lambda done, of: told.append((done, of))
         )
         down = sum(drifted.swarm.traffic.down.values()) - before
         assert state.digest() == good.digest() == target.digest
@@ -159,7 +159,7 @@ def test_a_holder_that_lies_is_passed_over(village: Village) -> None:
 
 async def repaired_despite_lies(peer: Peer, target: Majority, mine: OuterState) -> tuple[OuterState, int]:
     before = sum(peer.swarm.traffic.down.values())
-    state, _, _ = await fetch_state(peer.swarm, target, mine, LARGE, DEADLINE, lambda *_: None)
+    state, _, _ = await fetch_state(peer.swarm, target, mine, DEADLINE, lambda *_: None)
     return state, sum(peer.swarm.traffic.down.values()) - before
 
 
@@ -170,13 +170,13 @@ def test_nothing_is_replaced_when_no_holder_delivers(village: Village) -> None:
         digest = mine.digest()
         nowhere = Majority(good.step, good.root(), (other.hotkey,), 1)
         with pytest.raises(FetchError, match="unknown root"):
-            await fetch_state(mine_peer.swarm, nowhere, mine, LARGE, SECONDS, lambda *_: None)
+            await fetch_state(mine_peer.swarm, nowhere, mine, SECONDS, lambda *_: None)
         alone = Majority(good.step, good.root(), (mine_peer.hotkey,), 1)
         with pytest.raises(FetchError, match="nobody else"):
-            await fetch_state(mine_peer.swarm, alone, mine, LARGE, SECONDS, lambda *_: None)
+            await fetch_state(mine_peer.swarm, alone, mine, SECONDS, lambda *_: None)
         only_lies = held_by([other], Liar(good.theta, good.momentum, good.step, LARGE))
         with pytest.raises(FetchError, match="does not match its hash"):
-            await fetch_state(mine_peer.swarm, only_lies, mine, LARGE, SECONDS, lambda *_: None)
+            await fetch_state(mine_peer.swarm, only_lies, mine, SECONDS, lambda *_: None)
         assert mine.digest() == digest
 
     village.run(act())
@@ -195,7 +195,7 @@ def test_a_majority_state_with_a_value_that_is_not_finite_is_refused(village: Vi
 
         target = held_by([other], Raw(poisoned.theta, poisoned.momentum, 7, LARGE))
         with pytest.raises(FetchError, match="not finite"):
-            await fetch_state(peer.swarm, target, mine, LARGE, SECONDS, lambda *_: None)
+            await fetch_state(peer.swarm, target, mine, SECONDS, lambda *_: None)
 
     village.run(act())
 
@@ -211,7 +211,8 @@ async def claim(play: Play, states: Sequence[OuterState]) -> None:
 
 async def decided(play: Play, peer: Peer) -> Majority | None:
     expected = {p.hotkey for p in play.peers}
-    return await await_majority(peer.swarm, play.clock, play.window, expected, {}, never)  # type: ignore[arg-type]
+    claims = await await_claims(peer.swarm, play.clock, play.window, expected, never)  # type: ignore[arg-type]
+    return majority(claims, {})
 
 
 def test_peers_that_ended_a_round_differently_all_end_with_the_majoritys_state(village: Village) -> None:

@@ -193,6 +193,28 @@ def test_a_source_that_hangs_is_left_and_its_leaves_are_kept(tmp_path: Path) -> 
     scenario(tmp_path, body)
 
 
+def test_a_source_that_drips_is_left_and_its_leaves_are_kept(tmp_path: Path) -> None:
+    async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, _, start, stop, _ = await request_of(reader)
+        writer.write(frame(header_of(start, stop)))
+        for leaf in LEAVES[start:stop]:
+            writer.write(leaf)
+            await writer.drain()
+            await asyncio.sleep(0.2)  # always in time for the next sign of life
+
+    async def body(net: Net) -> None:
+        service = service_of()
+        slow, good = await net.source(KEYS[1], drips), await net.honest(KEYS[2], service)
+        assert await net.fetch([slow, good], timeout=6.0) == LEAVES
+        kept = net.traffic.down[slow]
+        assert 0 < kept < sum(map(len, LEAVES[:10]))
+        assert net.traffic.down[good] == sum(map(len, LEAVES)) - kept
+        # Where there is nobody else, slow is better than nothing.
+        assert await net.fetch([slow], 0, 4, timeout=6.0) == LEAVES[:4]
+
+    scenario(tmp_path, body)
+
+
 def test_nobody_delivers(tmp_path: Path) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
