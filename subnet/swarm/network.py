@@ -83,9 +83,9 @@ class Swarm:
         self._binding = sign_binding(signer, self.peer_id, self.run_id, int(block()))
         self._control = DhtControl(dht)
         self._bulletin = Bulletin(self._control, gate, signer)
-        self._service = BlobService(self.store, self.run_id, verify, block, self.traffic)
-        self._client = BlobClient(self._dial, self.hotkey, self._binding.pack, self.traffic)
         self._book = PeerBook(self.run_id, verify, self.hotkey)
+        self._service = BlobService(self.store, self.run_id, verify, block, self.traffic, known=self._book.vouched)
+        self._client = BlobClient(self._dial, self.hotkey, self._binding.pack, self.traffic)
         self._streams: set[asyncio.Task[Any]] = set()
         self._p2p: P2P | None = None
         self._upkeep: asyncio.Task[None] | None = None

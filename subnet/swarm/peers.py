@@ -108,6 +108,10 @@ class PeerBook:
         """Where to reach a hotkey: its own latest word, else the chain's."""
         return self.live.get(hotkey) or self.on_chain.get(hotkey)
 
+    def vouched(self, peer_id: str) -> bool:
+        """Whether a registered hotkey says, in its record or on chain, that this peer id speaks for it."""
+        return any(p.peer_id == peer_id for peers in (self.live, self.on_chain) for p in peers.values())
+
     def reachable(self) -> Mapping[str, Peer]:
         """Live peers, but for those that could not be reached and have not said anything new since."""
         return {h: p for h, p in self.live.items() if self._down.get(h) != p.seen}

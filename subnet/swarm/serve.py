@@ -1,7 +1,8 @@
 """Serving leaves by hash to registered peers, and refusing everybody else before they cost anything.
 
 Every request shows a binding; it counts only when it is signed by a registered hotkey and names the very peer id that
-libp2p authenticated on the stream. Streams, requests and bytes are bounded per peer and in total.
+libp2p authenticated on the stream. Streams, requests and bytes are bounded per peer and in total, and for peer ids that
+nobody registered vouches for more tightly, so that a crowd of them does not keep registered peers out.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ class Limits:
     streams: int = 128
     """Streams open at once, from everybody."""
     streams_per_peer: int = 12
+    strangers: int = 32
+    """Of `streams`, those open at once for peer ids that have not shown a binding yet and are not known either."""
+    streams_per_stranger: int = 4
     request_rate: float = 50.0
     """Requests per second and peer, after a burst of `request_burst`."""
     request_burst: float = 400.0
@@ -60,12 +64,23 @@ class _Quota:
     requests: Bucket
     sent: Bucket
     open: int = 0
+    strange: int = 0
+    """Of the open streams, those of a stranger."""
+
+
+@dataclass
+class _Slot:
+    """One open stream's place; a stranger's until it has shown a binding that counts."""
+
+    quota: _Quota
+    stranger: bool
 
 
 class BlobService:
     """Answers `blobs.PROTOCOL` streams from `store`. `block()` is the current chain block, `registered` who may ask.
 
-    `refused` counts refusals by (peer id, reason).
+    `known(peer_id)` says whether a registered hotkey has vouched for it elsewhere, in its record or on chain; `refused`
+    counts refusals by (peer id, reason).
     """
 
     def __init__(
@@ -76,6 +91,7 @@ class BlobService:
         block: Callable[[], float],
         traffic: Traffic,
         limits: Limits | None = None,
+        known: Callable[[str], bool] = lambda peer_id: False,
     ) -> None:
         self.store = store
         self.run_id = run_id
@@ -83,9 +99,12 @@ class BlobService:
         self.block = block
         self.traffic = traffic
         self.limits = limits or Limits()
+        self.known = known
         self.registered: Set[str] = frozenset()
         self.refused: Counter[tuple[str, str]] = Counter()
         self._open = 0
+        self._strange = 0
+        self._shown: OrderedDict[str, str] = OrderedDict()
         self._quotas: OrderedDict[str, _Quota] = OrderedDict()
         self._bindings: OrderedDict[bytes, Binding] = OrderedDict()
         self._newest: dict[str, Binding] = {}
@@ -94,9 +113,11 @@ class BlobService:
         """Handle one stream from beginning to end."""
         peer_id = info.peer_id.to_base58()
         try:
-            async with self._slot(peer_id) as quota:
+            async with self._slot(peer_id) as slot:
                 request = await receive(reader, _MAX_REQUEST_BYTES, self.limits.request_seconds)
                 op, root, start, stop, hotkey = self._authorise(request, peer_id)
+                self._welcome(slot)
+                quota = slot.quota
                 entry = self._find(root)
                 if op == "leaves":
                     await self._send_leaves(writer, quota, hotkey, entry, start, stop)
@@ -117,19 +138,32 @@ class BlobService:
             writer.close()
 
     @asynccontextmanager
-    async def _slot(self, peer_id: str) -> AsyncIterator[_Quota]:
-        quota = self._quota(peer_id)
-        if self._open >= self.limits.streams or quota.open >= self.limits.streams_per_peer:
+    async def _slot(self, peer_id: str) -> AsyncIterator[_Slot]:
+        quota, limits = self._quota(peer_id), self.limits
+        stranger = self._shown.get(peer_id) not in self.registered and not self.known(peer_id)
+        if self._open >= limits.streams or quota.open >= limits.streams_per_peer:
+            raise _Refusal("busy")
+        if stranger and (self._strange >= limits.strangers or quota.strange >= limits.streams_per_stranger):
             raise _Refusal("busy")
         if not quota.requests.allows(self._now()):
             raise _Refusal("busy: too many requests")
         self._open += 1
         quota.open += 1
+        slot = _Slot(quota, stranger)
+        self._strange += stranger
+        quota.strange += stranger
         try:
-            yield quota
+            yield slot
         finally:
+            self._welcome(slot)
             self._open -= 1
             quota.open -= 1
+
+    def _welcome(self, slot: _Slot) -> None:
+        """This stream does not count among the strangers' any longer."""
+        self._strange -= slot.stranger
+        slot.quota.strange -= slot.stranger
+        slot.stranger = False
 
     def _quota(self, peer_id: str) -> _Quota:
         quota = self._quotas.pop(peer_id, None)
@@ -169,6 +203,10 @@ class BlobService:
         if newest.peer_id != peer_id and newest.issued_block > binding.issued_block:
             raise _Refusal("unauthorised: the hotkey has moved to another peer id")
         self._newest[binding.hotkey] = max(newest, binding, key=lambda b: b.issued_block)
+        self._shown.pop(peer_id, None)
+        self._shown[peer_id] = binding.hotkey
+        if len(self._shown) > _KNOWN_PEERS:
+            self._shown.popitem(last=False)
         return op, root, start, stop, binding.hotkey
 
     def _find(self, root: bytes) -> Entry:

@@ -394,6 +394,42 @@ def test_streams_and_requests_are_bounded(tmp_path: Path) -> None:
     scenario(tmp_path, body)
 
 
+def test_strangers_cannot_keep_registered_peers_out(tmp_path: Path) -> None:
+    limits = Limits(streams=12, streams_per_peer=6, strangers=4, streams_per_stranger=2, request_seconds=30.0)
+
+    async def body(net: Net) -> None:
+        service = service_of(limits)
+        crowd = [peer_id_of(bytes([9, i]) * 16) for i in range(8)]
+        doors = [await net.honest(key, service, caller) for key, caller in zip(KEYS[1:4], crowd, strict=False)]
+        # Mute strangers take what strangers may have, and a few streams each.
+        idle = [await net.dial(door, blobs.PROTOCOL, 1.0) for door in doors for _ in range(3)]
+        while service._open + sum(service.refused.values()) < len(idle):
+            await asyncio.sleep(0.01)
+        assert (service._open, service._strange) == (4, 4)
+        assert {peer_id: count for (peer_id, _), count in service.refused.items()} == {
+            crowd[0]: 1, crowd[1]: 1, crowd[2]: 3,
+        }  # fmt: skip
+
+        # A registered peer that has not been heard of has to wait for them; one that is known does not.
+        source = await net.honest(KEYS[4], service)
+        with pytest.raises(FetchError, match="busy"):
+            await net.fetch([source], timeout=0.2)
+        service.known = {PEER}.__contains__
+        assert await net.fetch([source]) == LEAVES
+        service.known = lambda peer_id: False
+        assert await net.fetch([source]) == LEAVES  # it has shown its binding by now
+        service.registered = HOTKEYS - {KEYS[0].ss58}
+        with pytest.raises(FetchError, match="busy"):
+            await net.fetch([source], timeout=0.2)
+        for _, writer in idle:
+            writer.close()
+        while service._open:
+            await asyncio.sleep(0.01)
+        assert service._strange == 0 and all(q.strange == q.open == 0 for q in service._quotas.values())
+
+    scenario(tmp_path, body)
+
+
 def test_a_caller_that_says_nothing_or_reads_nothing_is_dropped(tmp_path: Path) -> None:
     async def body(net: Net) -> None:
         service = service_of(Limits(request_seconds=0.1, stall_seconds=0.2))

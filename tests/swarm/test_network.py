@@ -79,6 +79,8 @@ def test_everybody_knows_everybody(cluster: list[Swarm]) -> None:
         }
         assert swarm._p2p is not None
         assert swarm._p2p.peer_id.to_base58() == swarm.peer_id
+        assert all(swarm._service.known(s.peer_id) for s in cluster if s is not swarm)
+        assert not swarm._service.known(swarm.peer_id[:-1])
         commitment = ChainCommitment.unpack(swarm.commitment.pack())
         assert commitment.peer_id == swarm.peer_id
         assert [m + f"/p2p/{swarm.peer_id}" for m in commitment.maddrs] == list(swarm.maddrs)
