@@ -27,6 +27,7 @@ setup(
         "base58>=2.1,<3",
         "bittensor>=11.3,<12",
         "bittensor-core>=0.1.5,<0.2",
+        "async-timeout>=4; python_version < '3.11'",
         "cryptography>=42",
         "hivemind>=1.1.12,<1.2",
         "huggingface_hub>=1.31",

@@ -48,6 +48,7 @@ from subnet.model.presets import parameter_shapes
 from subnet.swarm.lock import FileLock, claim_hotkey
 from subnet.swarm.network import Swarm
 from subnet.telemetry import Progress, Telemetry, size
+from subnet.waiting import timeout
 
 log = logging.getLogger(__name__)
 
@@ -309,7 +310,8 @@ class Neuron:
     async def _by(self, block: float, read: Awaitable[T]) -> T:
         """The answer of the chain, if it comes before `block`; else ChainUnreachable."""
         try:
-            return await asyncio.wait_for(read, self.clock.seconds_until(block))
+            async with timeout(self.clock.seconds_until(block)):
+                return await read
         except asyncio.TimeoutError as error:
             raise ChainUnreachable(f"{self.chain.endpoint} did not answer in time") from error
 

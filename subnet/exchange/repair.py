@@ -21,6 +21,7 @@ from subnet.exchange.window import Window
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.network import Swarm
 from subnet.swarm.records import BadRecord
+from subnet.waiting import end
 
 # Leaves asked of one source at a time: long enough to amortise a request, short enough to spread over sources.
 RUN_LEAVES = 64
@@ -120,8 +121,7 @@ async def fetch_state(
     try:
         await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
+        await end(tasks)
     if state.digest() != target.digest:
         raise FetchError("the assembled state does not match the signed digest")
     return state, total, received

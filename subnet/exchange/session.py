@@ -43,6 +43,7 @@ from subnet.exchange.window import Window
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.network import Swarm
 from subnet.swarm.records import BadRecord, Record
+from subnet.waiting import end
 
 log = logging.getLogger(__name__)
 
@@ -171,8 +172,7 @@ class Exchange:
                 await opening[self.signer.ss58]
                 continue
             await asyncio.sleep(POLL_SECONDS)
-        for task in opening.values():
-            task.cancel()
+        await end(opening.values())
         chosen = next((good[hotkey] for hotkey in order if hotkey in good), None)
         if contribution is not None:
             self.swarm.store.add(
@@ -210,8 +210,7 @@ class Exchange:
                 *(self._gather_part(round_.window, roster, update.results, part, *run) for part, run in enumerate(runs))
             )
         finally:
-            watch.cancel()
-            await asyncio.gather(watch, return_exceptions=True)
+            await end([watch])
         for part, values in enumerate(parts):
             if values is None:
                 update.missing.append(part)

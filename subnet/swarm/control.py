@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import TimeoutError
 from contextlib import suppress
@@ -20,6 +19,7 @@ from subnet.errors import UserError
 from subnet.swarm import node, process
 from subnet.swarm.errors import SwarmError
 from subnet.swarm.node import DhtProcess
+from subnet.waiting import timeout
 
 MAX_MESSAGE_BYTES = 3500
 """Writes of up to 4096 bytes (PIPE_BUF) reach the other end of a pipe whole; upstream loses its place otherwise."""
@@ -77,15 +77,19 @@ class DhtControl:
         size = len(ForkingPickler.dumps(work))
         if size > MAX_MESSAGE_BYTES:
             raise ValueError(f"a message of {size} bytes would break hivemind's control pipe")
-        limit = time.monotonic() + seconds
+        loop = asyncio.get_running_loop()
         try:
-            await asyncio.wait_for(self._slots.acquire(), seconds)
-            loop = asyncio.get_running_loop()
-            future = self._dht.run_coroutine(work, return_future=True)
-            # The slot is given back when the process has really answered, and the future must live until then.
-            self._pending.add(future)
-            future.add_done_callback(lambda f: loop.call_soon_threadsafe(self._answered, f))
-            return await asyncio.wait_for(_result(future), limit - time.monotonic())
+            async with timeout(seconds):
+                await self._slots.acquire()
+                try:
+                    future = self._dht.run_coroutine(work, return_future=True)
+                except BaseException:
+                    self._slots.release()
+                    raise
+                # The slot is given back when the process has really answered; the future must live until then.
+                self._pending.add(future)
+                future.add_done_callback(lambda f: loop.call_soon_threadsafe(self._answered, f))
+                return await future
         except asyncio.TimeoutError as error:
             raise SwarmError(f"the DHT process did not answer within {seconds:.1f} s") from error
         except OSError as error:
@@ -121,7 +125,3 @@ class _Work:
 
     async def __call__(self, dht: Any, dht_node: Any) -> Any:
         return await self.function(dht, dht_node, *self.args)
-
-
-async def _result(future: Any) -> Any:
-    return await future

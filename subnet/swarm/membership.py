@@ -21,6 +21,7 @@ from subnet.swarm.hello import Greeting
 from subnet.swarm.identity import BadBinding, Binding, open_binding
 from subnet.swarm.peers import Peer, PeerBook, peer_body
 from subnet.swarm.wire import WireError
+from subnet.waiting import timeout
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,8 @@ class Membership:
             self.wake.clear()
             await asyncio.sleep(_CALM_S)
             try:
-                await asyncio.wait_for(self.wake.wait(), LOOK_AROUND_S - _CALM_S)
+                async with timeout(LOOK_AROUND_S - _CALM_S):
+                    await self.wake.wait()
             except asyncio.TimeoutError:
                 continue
         log.error("the swarm's DHT process has ended; this neuron is cut off until it is started again")

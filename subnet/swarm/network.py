@@ -38,11 +38,11 @@ from subnet.swarm.serve import BlobService
 from subnet.swarm.store import BlobStore
 from subnet.swarm.traffic import Traffic
 from subnet.swarm.wire import Dialer, Stream, WireError
+from subnet.waiting import end
 
 log = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 3.0
-_CANCEL_SECONDS = 0.5
 _PORT_FILE = "swarm.port"
 
 Handler = Callable[[StreamInfo, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -219,8 +219,7 @@ class Swarm:
 
     async def stop(self) -> None:
         """Leave the swarm; no process, socket or task is left behind."""
-        tasks = [*self._streams, *([self._upkeep] if self._upkeep else [])]
-        await _end(tasks)
+        await end([*self._streams, *([self._upkeep] if self._upkeep else [])])
         if self._p2p is not None:
             await self._p2p.shutdown()
         await self._control.stop()
@@ -254,16 +253,6 @@ class Swarm:
             raise
         self._book.mark_up(hotkey)
         return stream
-
-
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until they have ended. More than once: before Python 3.12 `wait_for` can lose it."""
-    waiting = set(tasks)
-    while waiting:
-        for task in waiting:
-            task.cancel()
-        _, waiting = await asyncio.wait(waiting, timeout=_CANCEL_SECONDS)
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _listen_address(config: NodeConfig) -> str:

@@ -17,6 +17,7 @@ from hivemind.p2p.p2p_daemon_bindings.utils import P2PDaemonError
 from hivemind.utils.multiaddr import Multiaddr
 
 from subnet.swarm import multiaddr
+from subnet.waiting import timeout
 
 CHUNK = 256 * 1024
 """Most bytes written or read in one go."""
@@ -73,7 +74,8 @@ async def read(reader: asyncio.StreamReader, size: int, seconds: float) -> bytes
     pieces: list[bytes] = []
     try:
         while size > 0:
-            piece = await asyncio.wait_for(reader.readexactly(min(size, CHUNK)), seconds)
+            async with timeout(seconds):
+                piece = await reader.readexactly(min(size, CHUNK))
             pieces.append(piece)
             size -= len(piece)
     except asyncio.TimeoutError as error:
@@ -86,7 +88,8 @@ async def read(reader: asyncio.StreamReader, size: int, seconds: float) -> bytes
 async def drain(writer: asyncio.StreamWriter, seconds: float) -> None:
     """Wait until the peer has taken what was written. Raises WireError after `seconds`."""
     try:
-        await asyncio.wait_for(writer.drain(), seconds)
+        async with timeout(seconds):
+            await writer.drain()
     except asyncio.TimeoutError as error:
         raise WireError("does not read") from error
     except OSError as error:

@@ -115,8 +115,19 @@ class Village:
         self.round = 100
 
     def run(self, work: Awaitable[T], seconds: float = DEADLINE) -> T:
-        """Have `work` done on the village's loop. TimeoutError after `seconds`."""
-        return self.loop.run_until_complete(asyncio.wait_for(work, seconds))
+        """Have `work` done on the village's loop. TimeoutError after `seconds`, with a word on what everybody waits for."""
+
+        async def bounded() -> T:
+            task = asyncio.ensure_future(work)
+            done, _ = await asyncio.wait({task}, timeout=seconds)
+            if not done:
+                for waiting in asyncio.all_tasks():
+                    waiting.print_stack()
+                task.cancel()
+                raise TimeoutError(f"not done in {seconds:.0f} s")
+            return await task
+
+        return self.loop.run_until_complete(bounded())
 
     async def assemble(self, n: int) -> list[Peer]:
         """The first `n` peers, all of which know each other."""
