@@ -36,6 +36,10 @@ SUBMIT_BLOCKS = 8
 """Blocks, beyond READ_TIMEOUT, within which a transaction must be in a block."""
 SILENCE = 5
 """Blocks without a new head, and at least 20 s, after which a subscription counts as dead."""
+PAUSE_BLOCKS = 3
+"""Blocks between two attempts to follow a chain out of reach: peers must not learn of its return far apart."""
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 2.0, 30.0
+"""Seconds that bound PAUSE_BLOCKS."""
 HASHES_KEPT = 4096
 METAGRAPHS_KEPT = 8
 BLOCK_TIME_SPAN = 20
@@ -169,8 +173,8 @@ class Chain:
     async def heads(self) -> AsyncIterator[Head]:
         """New blocks as they come, from the next one on; for ever. Skips what came while it was disconnected.
 
-        Resubscribes, after about a second and then ever longer pauses up to 30 s, when the subscription ends or falls
-        silent. Says once that the chain is gone, and once that it is back.
+        Resubscribes, after about a second and then ever longer pauses up to a few blocks, when the subscription ends or
+        falls silent. Says once that the chain is gone, and once that it is back.
         """
         failures = 0
         while True:
@@ -187,7 +191,7 @@ class Chain:
                     self.in_reach = False
                     log.warning("the chain at %s is out of reach; going on by its block time meanwhile", self.endpoint)
             failures += 1
-            await asyncio.sleep(min(2.0**failures, 30.0) * random.uniform(0.5, 1.0))
+            await asyncio.sleep(min(2.0 ** min(failures, 8), self._longest_pause) * random.uniform(0.5, 1.0))
 
     async def block_time(self) -> float:
         """Seconds per block: measured over the last blocks, or the chain's nominal value if that is implausible.
@@ -322,6 +326,11 @@ class Chain:
         metagraph = await self.metagraph(netuid)
         row = metagraph.by_hotkey.get(ss58)
         return max(1, row.last_update + limit - metagraph.block) if row else 1
+
+    @property
+    def _longest_pause(self) -> float:
+        blocks = PAUSE_BLOCKS * self._clock.block_time if self._clock is not None else _LONGEST_PAUSE
+        return min(max(blocks, _SHORTEST_PAUSE), _LONGEST_PAUSE)
 
     async def _nominal_block_time(self) -> float:
         return float(await self._read(self._substrate.block_time()))

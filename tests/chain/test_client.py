@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,7 +17,8 @@ import pytest
 
 from subnet.chain import emissions as earnings
 from subnet.chain import wallets
-from subnet.chain.client import Chain, WeightsOutcome
+from subnet.chain.client import Chain, Head, WeightsOutcome
+from subnet.chain.clock import BlockClock
 from subnet.chain.errors import ChainRefused, ChainUnreachable, NoSuchSubnet
 from subnet.chain.keys import hotkey_from_uri
 from subnet.chain.preflight import MINER, VALIDATOR, preflight
@@ -238,6 +240,32 @@ def test_a_chain_that_goes_and_comes_back_is_said_once_each(
     assert [level for level, _ in said] == [logging.WARNING, logging.INFO], said
     assert f"the chain at {node.endpoint} is out of reach" in said[0][1]
     assert f"the chain at {node.endpoint} is back, at block" in said[1][1]
+
+
+def test_a_chain_that_is_gone_for_hours_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("subnet.chain.client.random.uniform", lambda low, high: 0.0)
+
+    async def use() -> int:
+        chain = Chain("ws://127.0.0.1:9")
+        attempts = itertools.count()
+
+        async def subscribe() -> AsyncIterator[Head]:
+            if next(attempts) < 2000:
+                raise ChainUnreachable("gone")
+            yield Head(7, bytes(32))
+
+        monkeypatch.setattr(chain, "_subscribe", subscribe)
+        pauses.append(chain._longest_pause)
+        for block_time in (0.25, 12.0):
+            chain._clock = BlockClock(1, block_time, chain.block_hash)
+            pauses.append(chain._longest_pause)
+        async for head in chain.heads():
+            return head.number
+        return -1
+
+    assert asyncio.run(use()) == 7
+    assert pauses == [30.0, 2.0, 30.0]
 
 
 @pytest.mark.slow
