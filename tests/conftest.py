@@ -6,16 +6,17 @@ with flags.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from queue import Empty, Queue
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -23,6 +24,42 @@ ALICE_SEED = "0xe5be9a5092b81bca64be81d212e7f2f9eba183bb7a90954f7b76361f6edb5c0a
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 ROOT = Path(__file__).resolve().parent.parent
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """An event loop that never stands still, in a thread of its own.
+
+    A loop that only runs while a test does will not do: hivemind's futures, when they are answered in between, run the
+    loop they were made on in a thread of theirs, and the next test finds it running.
+    """
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Have `work` done. TimeoutError after `seconds`, with a word on what every task waits for."""
+
+        async def bounded() -> T:
+            task = asyncio.ensure_future(work)
+            done, _ = await asyncio.wait({task}, timeout=seconds)
+            if not done:
+                for waiting in asyncio.all_tasks():
+                    waiting.print_stack()
+                task.cancel()
+                raise TimeoutError(f"not done in {seconds:.0f} s")
+            return await task
+
+        return asyncio.run_coroutine_threadsafe(bounded(), self.loop).result()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.loop.shutdown_default_executor(), self.loop).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(STOP_SECONDS)
+        self.loop.close()
 
 
 class Localnet:
@@ -91,6 +128,14 @@ class Localnet:
     @property
     def alice(self) -> Any:
         return self.wallet("alice")
+
+
+@pytest.fixture(scope="session")
+def loop_thread() -> Iterator[LoopThread]:
+    """For tests that share what lives on a loop; Linux ends the processes forked in a thread together with it."""
+    thread = LoopThread()
+    yield thread
+    thread.close()
 
 
 @pytest.fixture(scope="session")

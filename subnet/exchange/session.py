@@ -396,4 +396,4 @@ class Exchange:
 
     def _leaf_limit(self, leaf: int) -> int:
         first, last = self.layout.leaves[leaf]
-        return self.codec.encoded_size(last - first)
+        return self.codec.max_encoded_size(last - first)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -107,27 +107,17 @@ class Peer:
 class Village:
     """Up to eight peers, started when first needed and again after a test has ended them, and their common clock."""
 
-    def __init__(self, homes: Path) -> None:
+    def __init__(self, homes: Path, loop_thread: Any) -> None:
         self.homes = homes
-        self.loop = asyncio.new_event_loop()
+        self.loop_thread = loop_thread
         self.clock = HandClock()
         self.running: dict[int, Peer] = {}
         self.round = 100
 
-    def run(self, work: Awaitable[T], seconds: float = DEADLINE) -> T:
-        """Have `work` done on the village's loop. TimeoutError after `seconds`, with a word on what everybody waits for."""
-
-        async def bounded() -> T:
-            task = asyncio.ensure_future(work)
-            done, _ = await asyncio.wait({task}, timeout=seconds)
-            if not done:
-                for waiting in asyncio.all_tasks():
-                    waiting.print_stack()
-                task.cancel()
-                raise TimeoutError(f"not done in {seconds:.0f} s")
-            return await task
-
-        return self.loop.run_until_complete(bounded())
+    def run(self, work: Coroutine[Any, Any, T], seconds: float = DEADLINE) -> T:
+        """Have `work` done; TimeoutError after `seconds`."""
+        result: T = self.loop_thread.run(work, seconds)
+        return result
 
     async def assemble(self, n: int) -> list[Peer]:
         """The first `n` peers, all of which know each other."""
@@ -299,9 +289,7 @@ async def until(condition: Callable[[], bool], seconds: float = DEADLINE) -> Non
 
 
 @pytest.fixture(scope="package")
-def village(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Village]:
-    village = Village(tmp_path_factory.mktemp("village"))
+def village(tmp_path_factory: pytest.TempPathFactory, loop_thread: Any) -> Iterator[Village]:
+    village = Village(tmp_path_factory.mktemp("village"), loop_thread)
     yield village
     village.run(village.close())
-    village.loop.run_until_complete(village.loop.shutdown_default_executor())
-    village.loop.close()

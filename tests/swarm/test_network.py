@@ -58,8 +58,8 @@ async def fetch(swarm: Swarm, source: str, timeout: float = 10.0) -> list[bytes]
 
 
 @pytest.fixture(scope="module")
-def do(loop: asyncio.AbstractEventLoop) -> Do:
-    return lambda work: loop.run_until_complete(asyncio.wait_for(work, 60.0))
+def do(loop_thread: Any) -> Do:
+    return lambda work: loop_thread.run(work, 60.0)
 
 
 @pytest.fixture(scope="module")
