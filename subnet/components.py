@@ -147,10 +147,16 @@ class CodecConfig(Strict):
 
     section: ClassVar[str] = "codec"
 
-    name: Literal["fp32", "fp16", "int8", "int4"] = "int8"
+    name: Literal["fp32", "fp16", "int8", "int4", "sparse"] = "int8"
     """Codec of contributions and reduced parts (docs/codecs.md)."""
     block: Annotated[int, Range(8, 2**20)] = 256
-    """Elements that share one scale in int8 and int4 (there even; 128 costs 1 % more bytes than 256 and errs 5 % less)."""
+    """Elements that share one scale in int8 and int4 (there even; 128 costs 1 % more bytes, and errs 5 % less)."""
+    chunk: Annotated[int, Range(64, 65_536)] = 4096
+    """Elements of which sparse keeps the largest."""
+    top_k: Annotated[int, Range(1, 65_536)] = 64
+    """Elements that a contribution keeps of every chunk, in sparse."""
+    reduced_top_k: Annotated[int, Range(1, 65_536)] = 256
+    """Elements that a reduced part keeps of every chunk, in sparse: what members kept are different ones."""
     error_feedback_decay: Fraction = 1.0
     """Factor on what earlier rounds could not carry."""
     leaf_size: Annotated[int, Range(64, 2**20)] = 65_536
@@ -159,6 +165,9 @@ class CodecConfig(Strict):
     def _check(self) -> None:
         if self.name == "int4" and self.block % 2:
             raise self._fail("block", f"must be even for int4, got {self.block}")
+        for name in ("top_k", "reduced_top_k"):
+            if getattr(self, name) > self.chunk:
+                raise self._fail(name, f"must be at most chunk ({self.chunk}), got {getattr(self, name)}")
 
 
 @dataclass(frozen=True)

@@ -79,8 +79,8 @@ min_evidence = 1.0
 burn = 0.0
 """
 
-GOLDEN_LENGTH = 1168
-GOLDEN_RUN_ID = "946f69eea5d0b23fc4eddf367a1f8b9761db486dad507b693dbc6c2287251284"
+GOLDEN_LENGTH = 1219
+GOLDEN_RUN_ID = "a0e19a179f392e7968f8f78f48d2050508801adb4169e907fcbb1bbf808bc5ee"
 
 
 def golden() -> RunConfig:
@@ -161,8 +161,14 @@ def test_with_manifest_fills_once_and_refuses_another() -> None:
         ("betas = [0.9, 0.95]", "betas = [0.9]", "train.betas must be a list of 2 numbers, got a list of 1"),
         ("betas = [0.9, 0.95]", "betas = [0.9, 1.0]", "train.betas must be in [0, 1), got 1.0"),
         ("nesterov = true", "nesterov = 1", "outer.nesterov must be true or false, got 1"),
-        ('name = "int8"', 'name = "int7"', "codec.name must be one of 'fp32', 'fp16', 'int8', 'int4', got 'int7'"),
+        (
+            'name = "int8"',
+            'name = "int7"',
+            "codec.name must be one of 'fp32', 'fp16', 'int8', 'int4', 'sparse', got 'int7'",
+        ),
         ('name = "int8"\nblock = 256', 'name = "int4"\nblock = 257', "codec.block must be even for int4, got 257"),
+        ("block = 256", "block = 256\ntop_k = 4097", "codec.top_k must be at most chunk (4096), got 4097"),
+        ("block = 256", "chunk = 128", "codec.reduced_top_k must be at most chunk (128), got 256"),
         ("commit_end = 35", "commit_end = 30", "rounds.commit_end must be above train_end (30), got 30"),
         ("gather_end = 55", "gather_end = 60", "rounds.blocks must be above gather_end (60), got 60"),
         ("newcomers = 2", "newcomers = 17", "rounds.newcomers must be at most max_members (16), got 17"),

@@ -15,6 +15,7 @@ from subnet.diloco.codec.base import Codec, CodecError, byte_view, check_finite
 from subnet.diloco.codec.int4 import Int4
 from subnet.diloco.codec.int8 import Int8
 from subnet.diloco.codec.plain import Fp16, Fp32
+from subnet.diloco.codec.sparse import Sparse
 from subnet.diloco.layout import Layout
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Fp32",
     "Int4",
     "Int8",
+    "Sparse",
     "byte_view",
     "check_finite",
     "codec_of",
@@ -36,6 +38,8 @@ __all__ = [
 
 def codec_of(cfg: CodecConfig) -> Codec:
     """The codec of a run's contributions."""
+    if cfg.name == "sparse":
+        return Sparse(cfg.top_k, cfg.chunk)
     if cfg.name == "int8":
         return Int8(cfg.block)
     if cfg.name == "int4":
@@ -45,7 +49,7 @@ def codec_of(cfg: CodecConfig) -> Codec:
 
 def reduced_codec_of(cfg: CodecConfig) -> Codec:
     """The codec of a run's reduced parts."""
-    return codec_of(cfg)
+    return Sparse(cfg.reduced_top_k, cfg.chunk) if cfg.name == "sparse" else codec_of(cfg)
 
 
 def encode_part(codec: Codec, layout: Layout, x: Tensor, start: int, stop: int) -> list[bytes]:

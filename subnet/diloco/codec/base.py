@@ -6,7 +6,7 @@ Not a format itself. Leaves of one length for every n derive from `FixedSizeCode
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
@@ -71,6 +71,16 @@ class FixedSizeCodec(Codec):
         for leaf, (start, stop) in zip(leaves, pairwise(bounds), strict=True):
             if len(leaf) != self.encoded_size(stop - start):
                 raise CodecError(f"expected {self.encoded_size(stop - start)} bytes, got {len(leaf)}")
+
+
+def windows(bounds: Sequence[int], elements: int) -> Iterator[Sequence[int]]:
+    """Cut leaves into runs of at most that many elements, but of one leaf at least: `bounds` of each."""
+    first = 0
+    for leaf in range(1, len(bounds) - 1):
+        if bounds[leaf + 1] - bounds[first] > elements:
+            yield bounds[first : leaf + 1]
+            first = leaf
+    yield bounds[first:]
 
 
 def byte_view(x: Tensor) -> memoryview:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from subnet.diloco.codec.base import CodecError, FixedSizeCodec
+from subnet.diloco.codec.base import CodecError, FixedSizeCodec, windows
 
 Floats = NDArray[np.float32]
 
@@ -25,14 +25,14 @@ Floats = NDArray[np.float32]
 # decodes can always be encoded again.
 TINY = np.float32(2.0**-100)
 HUGE = np.float32(2.0**101)
-# Elements whose leaves are joined, and elements handled at once: the temporaries of these many stay in a core's cache,
-# and more of them cost fewer calls.
+# Elements whose leaves are made together, and elements multiplied at once: the temporaries of these many stay in a
+# core's caches, and fewer would cost more calls.
 _WINDOW = 2**20
 _PIECE = 2**18
 
 
 class Blockwise(FixedSizeCodec):
-    """Cuts vectors into windows of leaves of about `_WINDOW` elements, and those into rows of one block each."""
+    """Cuts vectors into windows of leaves, and those into rows of one block each."""
 
     def __init__(self, block: int) -> None:
         """`block`: elements per scale; blocks start anew at every leaf."""
@@ -51,7 +51,7 @@ class Blockwise(FixedSizeCodec):
     def encode_leaves(self, x: Tensor, bounds: Sequence[int]) -> list[bytes]:
         self._check_values(x, bounds)
         leaves: list[bytes] = []
-        for window in self._windows(bounds):
+        for window in windows(bounds, _WINDOW):
             values = x[window[0] - bounds[0] : window[-1] - bounds[0]]
             runs = [self._padded(values[a:b], size) for a, b, size in self._runs(window)]
             rows_BK = runs[0] if len(runs) == 1 else torch.cat(runs)
@@ -62,7 +62,7 @@ class Blockwise(FixedSizeCodec):
         self._check_sizes(leaves, bounds)
         x = torch.empty(bounds[-1] - bounds[0], dtype=torch.float32)
         done = 0
-        for window in self._windows(bounds):
+        for window in windows(bounds, _WINDOW):
             first, done = done, done + len(window) - 1
             rows = self._decode_rows(leaves[first:done], [b - a for a, b in pairwise(window)])
             values = x[window[0] - bounds[0] : window[-1] - bounds[0]]
@@ -77,16 +77,6 @@ class Blockwise(FixedSizeCodec):
                     values[a:b].view(-1, size).copy_(padded_BK.view((b - a) // size, -1)[:, :size])
                 block = after
         return x
-
-    def _windows(self, bounds: Sequence[int]) -> Iterator[Sequence[int]]:
-        """Cut the leaves into windows (their edges in elements) of about `_WINDOW` elements, one leaf at least."""
-        first, blocks = 0, 0
-        for leaf, (start, stop) in enumerate(pairwise(bounds)):
-            blocks += self._blocks(stop - start)
-            if blocks * self.block > _WINDOW and leaf > first:
-                yield bounds[first : leaf + 1]
-                first, blocks = leaf, self._blocks(stop - start)
-        yield bounds[first:]
 
     def _runs(self, window: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """Elements `(start, stop)` within the window of leaves of one `size`, or of whole blocks (`size` = block)."""

@@ -5,13 +5,13 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-from subnet.diloco.codec import Codec, Fp16, Fp32, Int4, Int8
+from subnet.diloco.codec import Codec, Fp16, Fp32, Int4, Int8, Sparse
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 
 
 def codecs() -> list[Codec]:
-    return [Fp32(), Fp16(), Int8(16), Int4(8), Int4(32)]
+    return [Fp32(), Fp16(), Int8(16), Int4(8), Int4(32), Sparse(3, 40), Sparse(64, 64)]
 
 
 @st.composite

@@ -54,7 +54,7 @@ def test_a_tree_has_the_bytes_of_its_leaves(codec: Codec, shapes: list[tuple[int
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
-    "cfg", [CodecConfig(name=name) for name in ("fp32", "fp16", "int8", "int4")], ids=lambda c: c.name
+    "cfg", [CodecConfig(name=name) for name in ("fp32", "fp16", "int8", "int4", "sparse")], ids=lambda c: c.name
 )
 def test_neither_windows_nor_threads_nor_devices_change_bytes(
     values: Callable[..., torch.Tensor], threads: Callable[[int], None], cfg: CodecConfig, device: str

@@ -1,0 +1,88 @@
+"""Two magnitudes for the kept elements of a chunk: which are high, which low, and both in a header of 16 bits.
+
+The best split of a chunk's magnitudes in two (Otsu 1979: least squares in one dimension), on 12-bit integers: sums are
+exact, fp64 quotients are single IEEE operations, equals go together. Suffixes: M chunks, K kept elements of each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subnet.diloco.codec.base import CodecError
+from subnet.diloco.codec.select import Ints
+
+Headers = NDArray[np.uint16]
+Flags = NDArray[np.bool_]
+
+HEADER_BYTES = 2
+# Bits of fp32 magnitudes: 2^-90, below which a chunk is zero (its low magnitude would come near the denormals), and
+# 2^101, from which on nothing is encoded. At most 2^100 decodes, so the mean of whatever decodes can be encoded again.
+TINY_BITS = (127 - 90) << 23
+HUGE_BITS = (127 + 101) << 23
+# A header is `high << 4 | ratio`. high counts fp32 magnitudes with 4 bits of mantissa from 2^-90 = 1 to 2^100; 0 is a
+# chunk of zeros. The low magnitude is ratio / 16 of the high one.
+_SHIFT = 19
+_BASE = (TINY_BITS >> _SHIFT) - 1
+_MAX_HIGH = (((127 + 100) << 23) >> _SHIFT) - _BASE
+_RATIOS = 16
+# The largest magnitude of a chunk is between 2^11 and 2^12 of its integers.
+_INTEGER_BITS = 12
+_MANTISSA_BITS = 23
+_FRACTION = (1 << _MANTISSA_BITS) - 1
+
+
+def split(bits_MK: Ints) -> tuple[Headers, Flags]:
+    """Header of every chunk, and which of its magnitudes are high.
+
+    `bits_MK`: fp32 magnitudes' bits in falling order; a chunk of zeros, or the first is from TINY to below HUGE.
+    """
+    kept = bits_MK.shape[1]
+    exponents_MK = bits_MK >> _MANTISSA_BITS
+    significands_MK = (bits_MK & _FRACTION) | (_FRACTION + 1)
+    shifts_MK = exponents_MK[:, :1] - exponents_MK + (_MANTISSA_BITS + 1 - _INTEGER_BITS)
+    integers_MK = np.where(bits_MK > 0, significands_MK >> np.minimum(shifts_MK, 63), 0)
+    sums_MK = np.cumsum(integers_MK, axis=1)
+    total_M1 = sums_MK[:, -1:]
+    counts_K = np.arange(1, kept)
+    heads_MK = sums_MK[:, :-1]
+    gain_MK = (heads_MK * heads_MK) / counts_K + (total_M1 - heads_MK) ** 2 / (kept - counts_K)
+    last_M = gain_MK.argmax(axis=1) if kept > 1 else np.zeros(len(bits_MK), np.int64)
+    high_MK = integers_MK >= np.take_along_axis(integers_MK, last_M[:, None], axis=1)
+    # Zeros stay zero: where some are kept, they are the low ones.
+    has_zero_M1 = bits_MK[:, -1:] == 0
+    high_MK = np.where(has_zero_M1, bits_MK > 0, high_MK)
+    n_high_M = high_MK.sum(axis=1)
+    sum_high_M = np.where(high_MK, integers_MK, 0).sum(axis=1)
+    mean_M = (sum_high_M / np.maximum(n_high_M, 1)).astype(np.float32)
+    units_M = exponents_MK[:, 0] - 127 - (_INTEGER_BITS - 1)
+    rounded_M = ((mean_M.view(np.int32).astype(np.int64) + (1 << (_SHIFT - 1))) >> _SHIFT) - _BASE
+    high_M = np.clip(rounded_M + (units_M << (_MANTISSA_BITS - _SHIFT)), 1, _MAX_HIGH)
+    step_M = np.ldexp(_magnitudes(high_M).astype(np.float64), -units_M) / _RATIOS
+    mean_low_M = (total_M1[:, 0] - sum_high_M) / np.maximum(kept - n_high_M, 1)
+    ratio_M = np.clip(np.rint(mean_low_M / step_M), 1, _RATIOS - 1).astype(np.int64)
+    ratio_M[(n_high_M == kept) | has_zero_M1[:, 0]] = 0
+    return np.where(n_high_M > 0, (high_M << 4) | ratio_M, 0).astype(np.uint16), high_MK
+
+
+def values(headers_M: Headers, high_MK: Flags, negative_MK: Flags) -> NDArray[np.float32]:
+    """The kept elements, fp32 `[M, K]`. Raises CodecError for what `split` does not make, and for a negative zero."""
+    kept = high_MK.shape[1]
+    high_M, ratio_M = (headers_M >> 4).astype(np.int64), headers_M & (_RATIOS - 1)
+    n_high_M = np.count_nonzero(high_MK, axis=1)
+    wrong_M = (high_M > _MAX_HIGH) | ((high_M > 0) != (n_high_M > 0))
+    # Without low magnitudes, or where they are zeros, the ratio is 0.
+    wrong_M |= (ratio_M > 0) & ((n_high_M == kept) | (n_high_M == 0))
+    if wrong_M.any():
+        raise CodecError("a chunk's header does not fit its elements")
+    magnitudes_M = _magnitudes(high_M)
+    low_M = magnitudes_M * (ratio_M.astype(np.float32) / np.float32(_RATIOS))
+    values_MK = np.where(high_MK, magnitudes_M[:, None], low_M[:, None])
+    if (negative_MK & (values_MK == 0)).any():
+        raise CodecError("a zero is negative")
+    return np.where(negative_MK, -values_MK, values_MK)
+
+
+def _magnitudes(high_M: Ints) -> NDArray[np.float32]:
+    """fp32 of the headers' high magnitudes."""
+    return np.where(high_M > 0, ((high_M + _BASE) << _SHIFT).astype(np.int32).view(np.float32), np.float32(0))
