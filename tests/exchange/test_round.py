@@ -39,8 +39,6 @@ from .conftest import (
     until,
 )
 
-# Eight peers' own processes are too much for a busy machine's deadlines: this runs with the slow ones.
-pytestmark = pytest.mark.slow
 
 
 def part_of(roster: Roster, peer: Peer) -> int:
