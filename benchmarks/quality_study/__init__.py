@@ -1,0 +1,1 @@
+"""Loss per token and per byte of the methods a run file can name, by simulation; see `benchmarks/quality.py`."""

@@ -1,0 +1,132 @@
+"""Run one cell: M miners of the real inner loop in one process, or DDP on the same samples, and its held-out loss.
+
+Not parallel and not timed: only tokens, losses and bytes are of interest. What is evaluated are the outer parameters.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quality_study.cells import LOCAL_BATCH, WORKERS, Cell, codec_config
+from quality_study.exchange import average, contribute, ring_bytes
+from quality_study.muon import MuonTrainer
+from subnet.data.assignment import held_out_ids, sample_ids
+from subnet.data.shards import Shards
+from subnet.diloco.codec import codec_of
+from subnet.diloco.feedback import ErrorFeedback
+from subnet.diloco.inner import InnerTrainer, evaluate
+from subnet.diloco.layout import Layout
+from subnet.diloco.outer import outer_step
+from subnet.model.build import build_model, init_theta
+from subnet.model.presets import parameter_shapes
+
+HELD_OUT_SAMPLES = 512
+"""The same for every cell, of a model's sequence length each."""
+EVALUATIONS = 6
+_EVAL_BATCH = 32
+
+
+class Judge:
+    """Held-out loss of flat parameters, nats a token."""
+
+    def __init__(self, cell: Cell, layout: Layout, shards: Shards) -> None:
+        ids = held_out_ids(b"quality", shards.num_held_out, HELD_OUT_SAMPLES)
+        self._samples = shards.held_out(ids)
+        self._model = build_model(cell.model_config)
+        self._named = dict(self._model.named_parameters())
+        self._layout = layout
+        self.losses: list[tuple[int, float]] = []
+        self._every = cell.steps / EVALUATIONS
+        self._steps = cell.steps
+
+    def see(self, theta: Tensor, step: int) -> None:
+        """Note the loss after `step` inner steps, if one is due."""
+        due = (len(self.losses) + 1) * self._every
+        if step < min(due, self._steps):
+            return
+        with torch.no_grad():
+            for name, view in self._layout.unflatten(theta).items():
+                self._named[name].copy_(view)
+        parts = [evaluate(self._model, batch) for batch in self._samples.split(_EVAL_BATCH)]
+        self.losses.append((step, round(float(np.concatenate(parts).mean()), 5)))
+
+
+def run(cell: Cell, shards: Shards) -> dict[str, Any]:
+    """Train as the cell says: held-out losses as (inner step, nats a byte), bytes sent per miner, CPU seconds."""
+    started = time.process_time()
+    layout = Layout(parameter_shapes(cell.model_config), codec_config(cell.codec).leaf_size)
+    judge = Judge(cell, layout, shards)
+    theta = layout.flatten(init_theta(cell.model_config, cell.seed))
+    scatter, gather = (_ddp if cell.method == "ddp" else _diloco)(cell, layout, shards, theta, judge)
+    return {
+        "losses": judge.losses,
+        "parameters": layout.numel,
+        "tokens": cell.steps * WORKERS * LOCAL_BATCH * shards.seq_len,
+        "scatter_bytes": round(scatter),
+        "gather_bytes": round(gather),
+        "ring_bytes": round(cell.steps * ring_bytes(layout.numel, WORKERS)),
+        "cpu_seconds": round(time.process_time() - started, 1),
+        "data": shards.manifest_hash[:16],
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _ddp(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Judge) -> tuple[float, float]:
+    """One trainer on everybody's samples: what M workers that average every gradient compute."""
+    trainer = _trainer(cell, layout, WORKERS * LOCAL_BATCH)
+    trainer.load(theta)
+    every = [_batches(cell, shards, uid, 0, cell.steps) for uid in range(WORKERS)]
+    joint = (torch.cat(batches) for batches in zip(*every, strict=True))
+    for step in range(cell.steps):
+        trainer.train(joint, 1, step, _never)
+        if (step + 1) % (cell.steps // EVALUATIONS) == 0:
+            judge.see(trainer.theta(), step + 1)
+    each_way = cell.steps * ring_bytes(layout.numel, WORKERS) / 2  # reduce-scatter, then all-gather
+    return each_way, each_way
+
+
+def _diloco(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Judge) -> tuple[float, float]:
+    """Rounds of H inner steps of every miner, its averaging, and the outer step."""
+    codec, reduced = codec_of(codec_config(cell.codec)), codec_of(codec_config(cell.reduced))
+    trainers = [_trainer(cell, layout, LOCAL_BATCH) for _ in range(WORKERS)]
+    feedbacks = [ErrorFeedback(layout.numel, cell.decay) for _ in range(WORKERS)]
+    momentum = torch.zeros_like(theta)
+    scatter = gather = 0.0
+    for step in range(0, cell.steps, cell.h):
+        contributions = []
+        for uid, (trainer, feedback) in enumerate(zip(trainers, feedbacks, strict=True)):
+            trainer.load(theta)
+            result = trainer.train(_batches(cell, shards, uid, step, cell.h), cell.h, step, _never)
+            delta = theta - trainer.theta()
+            contributions.append(contribute(codec, layout, feedback, delta, result.tokens))
+        averaged = average(layout, contributions, reduced, cell.over, cell.kept_by)
+        for feedback, owed in zip(feedbacks, averaged.owed, strict=True):
+            feedback.add_range(0, layout.numel, owed)
+        theta, momentum = outer_step(theta, momentum, averaged.delta, cell.outer_lr, cell.momentum)
+        scatter += averaged.scatter_bytes
+        gather += averaged.gather_bytes
+        judge.see(theta, step + cell.h)
+    return scatter, gather
+
+
+def _trainer(cell: Cell, layout: Layout, batch_size: int) -> InnerTrainer:
+    kind = MuonTrainer if cell.inner == "muon" else InnerTrainer
+    return kind(build_model(cell.model_config), cell.train_config(batch_size), layout)
+
+
+def _batches(cell: Cell, shards: Shards, uid: int, step: int, count: int) -> Iterator[Tensor]:
+    """The samples of `uid` for `count` inner steps from `step` on: the same whatever H is."""
+    for number in range(step, step + count):
+        yield shards.train(sample_ids(cell.seed, shards.num_train, number, uid, WORKERS, LOCAL_BATCH))
+
+
+def _never() -> bool:
+    return False
