@@ -16,6 +16,7 @@ HASH_BYTES = 32
 _LEAF = b"sn38/leaf/1\0"
 _NODE = b"sn38/node/1\0"
 _ROOT = b"sn38/root/1\0"
+_OWNED = b"sn38/owned/1\0"
 _MAX_LEAVES = 2**48
 
 Buffer = bytes | bytearray | memoryview
@@ -79,9 +80,20 @@ def range_proof(leaf_hashes: Sequence[bytes], start: int, stop: int) -> list[byt
     return Tree(leaf_hashes).range_proof(start, stop)
 
 
-def verify_range(root: bytes, n_leaves: int, start: int, hashes: Sequence[bytes], proof: Sequence[bytes]) -> bool:
+def owned(root: bytes, owner: str) -> bytes:
+    """The root that `owner` publishes for its tree: nobody can claim the same tree without having seen `root` itself.
+
+    An empty owner is nobody: the root stays as it is.
+    """
+    return blake2b(_OWNED + owner.encode() + root, digest_size=HASH_BYTES).digest() if owner else root
+
+
+def verify_range(
+    root: bytes, n_leaves: int, start: int, hashes: Sequence[bytes], proof: Sequence[bytes], owner: str = ""
+) -> bool:
     """Whether `hashes` are those of the leaves `start, start + 1, ...` of the tree with this root and leaf count.
 
+    With an `owner`, `root` is the one that `owned` gives.
     Total: whatever strangers put into the arguments, the answer is True or False. Only the exact proof passes.
     """
     stop = start + len(hashes)
@@ -99,7 +111,7 @@ def verify_range(root: bytes, n_leaves: int, start: int, hashes: Sequence[bytes]
             start, stop, size = start // 2, (stop + 1) // 2, (size + 1) // 2
     except StopIteration:
         return False
-    return next(rest, None) is None and _bind(n_leaves, level[0]) == root
+    return next(rest, None) is None and owned(_bind(n_leaves, level[0]), owner) == root
 
 
 def _parents(level: Sequence[bytes]) -> list[bytes]:

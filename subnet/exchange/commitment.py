@@ -39,7 +39,10 @@ class Contribution:
 
 @dataclass(frozen=True)
 class Commitment:
-    """What a hotkey declared about its contribution; `state` is the digest of the state it trained from."""
+    """What a hotkey declared about its contribution; `state` is the digest of the state it trained from.
+
+    `root` is the contribution's, bound to the hotkey (`merkle.owned`): copied, it fits nobody's bytes.
+    """
 
     hotkey: str
     root: bytes

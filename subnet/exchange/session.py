@@ -20,6 +20,7 @@ from subnet.chain.keys import Signer, verify
 from subnet.config import RunConfig
 from subnet.diloco.codec import Codec, CodecError
 from subnet.diloco.layout import Layout
+from subnet.diloco.merkle import owned
 from subnet.exchange.butterfly import (
     PartResult,
     ReducedPart,
@@ -129,7 +130,7 @@ class Exchange:
             return False
         commitment = Commitment(
             self.signer.ss58,
-            contribution.root,
+            owned(contribution.root, self.signer.ss58),
             contribution.norm,
             contribution.tokens,
             contribution.steps,
@@ -176,10 +177,11 @@ class Exchange:
         chosen = next((good[hotkey] for hotkey in order if hotkey in good), None)
         if contribution is not None:
             self.swarm.store.add(
-                contribution.root,
+                owned(contribution.root, self.signer.ss58),
                 contribution.leaves,
                 not_before_block=window.commit_end,
                 keep_until_round=window.round + 1,
+                owner=self.signer.ss58,
             )
         return chosen
 
@@ -252,6 +254,7 @@ class Exchange:
             self.layout.num_leaves,
             self._leaf_limit,
             timeout=self.clock.seconds_until(deadline_block),
+            owner=commitment.hotkey,
         )
 
     def drop(self, window: Window, hotkey: str, error: Exception) -> None:
@@ -327,7 +330,7 @@ class Exchange:
         """One contributor's leaves of my part as fp32, or None when late or refused."""
         try:
             leaves: Sequence[bytes]
-            if commitment.hotkey == self.signer.ss58 and commitment.root == own.root:
+            if commitment.hotkey == self.signer.ss58 and commitment.root == owned(own.root, self.signer.ss58):
                 leaves = own.leaves[start:stop]
             else:
                 leaves = await self.swarm.fetch_leaves(
@@ -338,6 +341,7 @@ class Exchange:
                     stop,
                     self._leaf_limit,
                     timeout=self.clock.seconds_until(window.scatter_end),
+                    owner=commitment.hotkey,
                 )
             return open_contribution_part(self.codec, self.layout, commitment, leaves, start, stop)
         except (BadRecord, FetchError, CodecError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from subnet.diloco.merkle import HASH_BYTES, leaf_hash, root, verify_range
@@ -31,6 +32,9 @@ _IN_LINE_LEAVES = 8192
 
 Dial = Callable[[str, str, float], Awaitable[Stream]]
 """`await dial(hotkey, protocol, seconds)`: a stream to whoever speaks for that hotkey. Raises WireError."""
+
+Proves = Callable[[int, Sequence[bytes], Sequence[bytes]], bool]
+"""Whether hashes of leaves from an index on are in the tree, by a proof (see `verify_range`)."""
 
 
 class FetchError(Exception):
@@ -59,13 +63,14 @@ class BlobClient:
         stop: int,
         sizes: Callable[[int], int],
         timeout: float,
+        owner: str = "",
     ) -> list[bytes]:
         """Leaves `[start, stop)` of the tree with this root and leaf count, every one checked against it.
 
         `sources` are hotkeys in order of preference. What one source delivered is kept when the next takes over;
         sources that are busy, unreachable or do not have the tree yet are asked again until `timeout` seconds are
         over. A source at whose pace it would not be done by then is left, if there is another. `sizes(i)` is the most
-        bytes leaf i may have: no more is ever read.
+        bytes leaf i may have: no more is ever read. `owner`: of a contribution, whose root is bound to it.
 
         Raises:
             FetchError: time is up, or no source is left that could deliver.
@@ -73,13 +78,14 @@ class BlobClient:
         if not 0 <= start <= stop <= n_leaves:
             raise ValueError(f"no leaves [{start}, {stop}) in a tree of {n_leaves}")
         done: list[bytes] = []
+        proves = partial(verify_range, root, n_leaves, owner=owner)
 
         async def attempt(source: str, limit: float, alone: bool) -> None:
             pace = _Pace(0 if alone else sum(map(sizes, range(start + len(done), stop))), limit)
             while len(done) < stop - start:
                 first = start + len(done)
                 last = _range_end(first, stop, sizes)
-                await self._read_range(source, root, n_leaves, first, last, sizes, done, limit, pace)
+                await self._read_range(source, root, proves, first, last, sizes, done, limit, pace)
 
         await self._from_any(sources, attempt, timeout)
         return done
@@ -159,7 +165,7 @@ class BlobClient:
         self,
         source: str,
         root: bytes,
-        n_leaves: int,
+        proves: Proves,
         start: int,
         stop: int,
         sizes: Callable[[int], int],
@@ -171,7 +177,7 @@ class BlobClient:
         reader, writer = await self._ask(source, "leaves", root, start, stop, limit)
         try:
             header = await receive(reader, MAX_HEADER_BYTES, _within(limit))
-            lengths, hashes = _checked_header(header, root, n_leaves, start, stop, sizes)
+            lengths, hashes = _checked_header(header, proves, start, stop, sizes)
             for length, expected in zip(lengths, hashes, strict=True):
                 data = await read(reader, length, _within(limit))
                 self.traffic.down[source] += length
@@ -209,7 +215,7 @@ def _range_end(first: int, stop: int, sizes: Callable[[int], int]) -> int:
 
 
 def _checked_header(
-    header: Any, root: bytes, n_leaves: int, start: int, stop: int, sizes: Callable[[int], int]
+    header: Any, proves: Proves, start: int, stop: int, sizes: Callable[[int], int]
 ) -> tuple[list[int], list[bytes]]:
     match header:
         case [list() as lengths, list() as hashes, list() as proof]:
@@ -221,7 +227,7 @@ def _checked_header(
     for index, length in enumerate(lengths, start):
         if type(length) is not int or not 0 <= length <= sizes(index):
             raise _Untrustworthy("offers a leaf of an impossible size")
-    if not verify_range(root, n_leaves, start, hashes, proof):
+    if not proves(start, hashes, proof):
         raise _Untrustworthy("cannot prove that its leaves are in the tree")
     return lengths, hashes
 

@@ -196,9 +196,10 @@ class Swarm:
         stop: int,
         sizes: Callable[[int], int],
         timeout: float,
+        owner: str = "",
     ) -> list[bytes]:
         """Leaves `[start, stop)` of a tree from the first of these hotkeys that has them (see `BlobClient`)."""
-        return await self._client.fetch_leaves(sources, root, n_leaves, start, stop, sizes, timeout)
+        return await self._client.fetch_leaves(sources, root, n_leaves, start, stop, sizes, timeout, owner)
 
     async def fetch_hashes(self, sources: Sequence[str], root: bytes, n_leaves: int, timeout: float) -> list[bytes]:
         """All leaf hashes of a tree from the first of these hotkeys that has it (see `BlobClient`)."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from subnet.diloco.merkle import Tree, hash_leaves
+from subnet.diloco.merkle import Tree, hash_leaves, owned
 
 MAX_TREES = 4096
 
@@ -29,12 +29,13 @@ class LeafProvider(Protocol):
 
 @dataclass
 class Entry:
-    """One offered tree; `not_before_block` is the block before which no byte of it is shown."""
+    """One offered tree: `root` is bound to `owner`, if it has one; no byte is shown before `not_before_block`."""
 
     root: bytes
     leaves: Sequence[bytes] | LeafProvider
     not_before_block: float
     keep_until_round: int | None
+    owner: str = ""
     _tree: asyncio.Future[Tree] | None = field(default=None, repr=False)
 
     def leaf(self, index: int) -> bytes:
@@ -53,7 +54,7 @@ class Entry:
             tree = Tree(hash_leaves(leaves))
         else:
             tree = await asyncio.to_thread(_tree_of, leaves)
-        if tree.root != self.root:
+        if owned(tree.root, self.owner) != self.root:
             raise ValueError("leaves that do not have the root they were added under")
         return tree
 
@@ -72,8 +73,9 @@ class BlobStore:
         *,
         not_before_block: float = 0.0,
         keep_until_round: int | None = None,
+        owner: str = "",
     ) -> None:
-        """Offer the tree with this root: leaf byte strings, or a provider of them.
+        """Offer the tree with this root, bound to `owner` if given: leaf byte strings, or a provider of them.
 
         Nothing is shown before `not_before_block`. It is offered through round `keep_until_round` (None: until
         dropped). A tree already on offer stays as it is, but for a later `keep_until_round`.
@@ -85,7 +87,7 @@ class BlobStore:
             else:
                 known.keep_until_round = max(known.keep_until_round, keep_until_round)
             return
-        self._entries[root] = Entry(root, leaves, not_before_block, keep_until_round)
+        self._entries[root] = Entry(root, leaves, not_before_block, keep_until_round, owner)
         if len(self._entries) > self.max_trees:
             del self._entries[min(self._entries, key=self._last_round)]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subnet.diloco.merkle import Tree, hash_leaves, leaf_hash, range_proof, root, verify_range
+from subnet.diloco.merkle import Tree, hash_leaves, leaf_hash, owned, range_proof, root, verify_range
 
 # n -> root over the leaves b"", b"\0", b"\0\1", ...
 GOLDEN = {
@@ -131,3 +131,13 @@ def test_no_proof_of_an_outlying_range(start: int, stop: int) -> None:
 def test_no_tree_of_bad_hashes(hashes: list[bytes]) -> None:
     with pytest.raises(ValueError, match=r"tree needs|32 bytes"):
         root(hashes)
+
+
+def test_an_owned_root_proves_for_its_owner_only():
+    hashes = [leaf_hash(bytes([i])) for i in range(5)]
+    plain, proof = root(hashes), range_proof(hashes, 1, 3)
+    mine = owned(plain, "5alice")
+    assert owned(plain, "") == plain != mine != owned(plain, "5bob")
+    assert verify_range(mine, 5, 1, hashes[1:3], proof, owner="5alice")
+    assert not verify_range(mine, 5, 1, hashes[1:3], proof, owner="5bob")
+    assert not verify_range(mine, 5, 1, hashes[1:3], proof)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import types
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,10 @@ from subnet.data.prepare import build_shards
 from subnet.data.shards import Shards
 from subnet.data.tokens import ByteTokenizer
 from subnet.diloco.codec import encode_part
-from subnet.diloco.merkle import hash_leaves
+from subnet.diloco.merkle import hash_leaves, owned
 from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.butterfly import part_body
+from subnet.exchange.commitment import Commitment
 from subnet.exchange.roster import leader_order, pack_roster
 from subnet.exchange.session import Round
 from subnet.exchange.window import Window
@@ -109,17 +109,20 @@ def test_a_reducer_that_signs_more_than_any_mean_can_be_costs_its_part(village: 
 
 
 def test_a_copied_commitment_brings_the_copier_nothing(village: Village) -> None:
-    """The root is public before the deadline; the bytes are not, and whoever cannot show them is left out."""
+    """The root is public before the deadline, but bound to its owner: even with the bytes nobody else can show them."""
 
     async def act() -> None:
         play = await village.open_round(4)
         thief, victim, *others = play.peers
         await play.commit([victim, *others])
         stolen = play.contributions[victim.hotkey]
-        play.contributions[thief.hotkey] = replace(stolen, leaves=[])
-        await play.commit([thief])
-        del play.contributions[thief.hotkey]  # it has nothing to offer
+        seen = owned(stolen.root, victim.hotkey)
+        body = Commitment(thief.hotkey, seen, stolen.norm, stolen.tokens, stolen.steps, play.state).body()
+        assert await thief.swarm.publish("commit", play.window.round, body)
+        await play.all_see("commit", {thief.hotkey})
         rosters = await play.agree()
+        # It has pulled the bytes meanwhile, and offers them as its own.
+        thief.swarm.store.add(seen, stolen.leaves, owner=victim.hotkey, keep_until_round=play.window.round)
         village.clock.patience = PATIENCE
         reduced = await asyncio.gather(*(play.reducing(p, rosters[0]) for p in [victim, *others]))
         index = [c.hotkey for c in rosters[0].mean].index(thief.hotkey)
@@ -189,7 +192,7 @@ def test_who_does_not_show_validators_what_it_committed_to_loses_its_evidence(
         hiding = {p.hotkey for p in (miners[:1] if silent == "one" else miners)}
         for peer in miners:
             if peer.hotkey in hiding:
-                peer.swarm.store.drop(play.contributions[peer.hotkey].root)
+                peer.swarm.store.drop(owned(play.contributions[peer.hotkey].root, peer.hotkey))
         village.clock.patience = PATIENCE
         theta = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
         await validator.score(Finished(play.round, theta, update, frozenset()), next_round(play))

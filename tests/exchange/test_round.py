@@ -14,7 +14,7 @@ import torch
 from subnet.diloco.aggregate import mean_weights
 from subnet.diloco.codec import encode_tree
 from subnet.diloco.feedback import ErrorFeedback
-from subnet.diloco.merkle import hash_leaves
+from subnet.diloco.merkle import hash_leaves, owned
 from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.butterfly import part_body
 from subnet.exchange.commitment import Commitment, Contribution
@@ -38,7 +38,6 @@ from .conftest import (
     random_values,
     until,
 )
-
 
 
 def part_of(roster: Roster, peer: Peer) -> int:
@@ -276,7 +275,7 @@ def test_a_commitment_published_after_the_roster_does_not_enter(village: Village
         await play.commit(punctual)
         roster = (await play.agree(punctual))[0]
         play.contributions[late.hotkey] = mine = contribution(random_values(2))
-        body = Commitment(late.hotkey, mine.root, mine.norm, mine.tokens, mine.steps, STATE).body()
+        body = Commitment(late.hotkey, owned(mine.root, late.hotkey), mine.norm, mine.tokens, mine.steps, STATE).body()
         assert await late.swarm.publish("commit", play.window.round, body)
         await play.all_see("commit", {late.hotkey})
         rosters = await play.agree([late])
@@ -295,12 +294,14 @@ def test_no_byte_is_served_before_a_roster_nor_before_the_deadline(village: Vill
         play = await village.open_round(2)
         await play.commit()
         curious, owner = await in_order(play)
-        root = play.contributions[owner.hotkey].root
+        root = owned(play.contributions[owner.hotkey].root, owner.hotkey)
         served = owner.swarm.traffic.up[curious.hotkey]
 
         async def fetch() -> list[bytes]:
             size = CODEC.max_encoded_size(RUN.codec.leaf_size)
-            return await curious.swarm.fetch_leaves([owner.hotkey], root, LAYOUT.num_leaves, 0, 1, lambda _: size, 0.6)
+            return await curious.swarm.fetch_leaves(
+                [owner.hotkey], root, LAYOUT.num_leaves, 0, 1, lambda _: size, 0.6, owner.hotkey
+            )
 
         with pytest.raises(FetchError, match="unknown root"):
             await fetch()
