@@ -19,8 +19,8 @@ from torch import Tensor
 _CHUNK = 2**18
 _SORT_CHUNK = 2**15
 # These two are part of the result: they fix the order of the additions in `squared_distance`.
-_BLOCK = 2**15
-_LANES = 2**8
+_BLOCK = 2**16
+_LANES = 2**12
 
 
 def weighted_sum(vectors: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -88,31 +88,33 @@ def squared_distance(x: Tensor, scale: float, centre: Tensor) -> float:
     """Squared L2 norm of scale * x - centre; fp32 `[n]` both, `scale` an fp32 value, the result a double.
 
     Multiplied and subtracted in fp32, squared (exactly) and summed in fp64. A block of `_BLOCK` elements, zeros after
-    the last one, is halved by adding its upper to its lower half until `_LANES` sums are left; the lanes of all blocks
-    in a row, zeros up to a power of two, are halved in the same way until one is left.
+    the last one, is halved by adding its upper half to its lower until `_LANES` sums are left; those of block after
+    block are added lane by lane; the lanes are halved in the same way until one is left.
     """
-    n = x.numel()
-    blocks = -(-n // _BLOCK)
-    lanes = x.new_zeros(1 << (blocks * _LANES - 1).bit_length(), dtype=torch.float64)
-    difference = torch.empty_like(x[:_BLOCK])
+    lanes = x.new_zeros(_LANES, dtype=torch.float64)
     squares = x.new_empty(_BLOCK, dtype=torch.float64)
-    for number, block in enumerate(_chunks(n, _BLOCK)):
+    difference = torch.empty_like(x[:_BLOCK])
+    for block in _chunks(x.numel(), _BLOCK):
         element = x[block]
         d = difference[: element.numel()]
         # One times x is x: this spares a pass, and no bit depends on it.
         torch.sub(element if scale == 1.0 else torch.mul(element, scale, out=d), centre[block], out=d)
         squares[: d.numel()].copy_(d)
         squares[d.numel() :].zero_()
-        lanes[number * _LANES :][:_LANES] = _halved(squares.mul_(squares), _LANES)
+        lanes.add_(_halved(squares.mul_(squares), _LANES))
     return float(_halved(lanes, 1))
 
 
 def _halved(x: Tensor, size: int) -> Tensor:
-    """Add the upper half of `x` to the lower, in place, until `size` elements are left; both are powers of two."""
-    while x.numel() > size:
-        lower, upper = x.chunk(2)
-        x = lower.add_(upper)
-    return x
+    """The first `size` elements of `x` after adding its upper half to its lower, in place, again and again.
+
+    Both sizes are powers of two.
+    """
+    half = x.numel()
+    while half > size:
+        half //= 2
+        x[:half].add_(x[half : 2 * half])
+    return x[:size]
 
 
 @lru_cache(maxsize=64)
