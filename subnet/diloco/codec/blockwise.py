@@ -127,14 +127,14 @@ def extremes(rows_BK: Tensor) -> tuple[Floats, Floats]:
     return low_B, high_B
 
 
-def quantised(rows_BK: Tensor, inverse_B: Floats) -> NDArray[np.int8]:
-    """int8 `[B, K]`: round half to even of `rows * inverse`, one IEEE multiply each."""
+def quantised(rows_BK: Tensor, inverse_B: Floats) -> Iterator[tuple[int, NDArray[np.int8]]]:
+    """Piece after piece, its first block and int8 `[B, K]` codes: one IEEE multiply each, rounded half to even."""
     inverse_B1 = torch.from_numpy(inverse_B).to(rows_BK.device)[:, None]
-    codes_BK = torch.empty(rows_BK.shape, dtype=torch.int8, device=rows_BK.device)
     step = max(1, _PIECE // rows_BK.shape[1])
-    scratch_BK = torch.empty_like(rows_BK[:step])
-    for a in range(0, len(rows_BK), step):
-        piece_BK = rows_BK[a : a + step]
-        products_BK = torch.mul(piece_BK, inverse_B1[a : a + step], out=scratch_BK[: len(piece_BK)])
-        codes_BK[a : a + step].copy_(products_BK.round_())
-    return codes_BK.cpu().numpy()
+    products_BK = torch.empty_like(rows_BK[:step])
+    codes_BK = torch.empty(products_BK.shape, dtype=torch.int8, device=rows_BK.device)
+    for first in range(0, len(rows_BK), step):
+        piece_BK = rows_BK[first : first + step]
+        count = len(piece_BK)
+        torch.mul(piece_BK, inverse_B1[first : first + step], out=products_BK[:count]).round_()
+        yield first, codes_BK[:count].copy_(products_BK[:count]).cpu().numpy()

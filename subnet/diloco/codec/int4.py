@@ -78,8 +78,10 @@ class Int4(Blockwise):
         codes_B = np.clip((shares_B.view(np.int32) >> _SHIFT) - _SHARE_0, 0, 127).astype(np.uint8)
         codes_B = np.where(alive_B, codes_B | np.where(-low_B > high_B, _NEGATIVE, 0), 0).astype(np.uint8)
         divisor_B = np.where(alive_B, _block_scales(scales_B, codes_B), np.float32(1))
-        steps_BK = quantised(rows_BK, np.where(alive_B, _GRID / divisor_B, np.float32(0)))
-        bytes_BK = np.take(_BYTE_OF_STEPS, steps_BK.view("<u2"), mode="clip")
+        bytes_BK = np.empty((len(rows_BK), self.block // 2), np.uint8)
+        for first, steps_BK in quantised(rows_BK, np.where(alive_B, _GRID / divisor_B, np.float32(0))):
+            out_BK = bytes_BK[first : first + len(steps_BK)]
+            np.take(_BYTE_OF_STEPS, steps_BK.view("<u2"), out=out_BK, mode="clip")
         scale_bytes, share_bytes, code_bytes = (a.data.cast("B") for a in (scales_L, codes_B, bytes_BK))
         leaves, block = [], 0
         for leaf, n in enumerate(sizes):

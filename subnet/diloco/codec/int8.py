@@ -41,7 +41,9 @@ class Int8(Blockwise):
         alive_B = absmax_B >= TINY
         divisor_B = np.where(alive_B, absmax_B, np.float32(1))
         scales_B = np.where(alive_B, np.minimum(absmax_B / _TOP, _MAX_SCALE), np.float32(0))
-        codes_BK = quantised(rows_BK, np.where(alive_B, _TOP / divisor_B, np.float32(0)))
+        codes_BK = np.empty(rows_BK.shape, np.int8)
+        for first, piece_BK in quantised(rows_BK, np.where(alive_B, _TOP / divisor_B, np.float32(0))):
+            codes_BK[first : first + len(piece_BK)] = piece_BK
         scale_bytes, code_bytes = scales_B.data.cast("B"), codes_BK.data.cast("B")
         leaves, block = [], 0
         for n in sizes:

@@ -13,7 +13,6 @@ from subnet.diloco.codec.base import CodecError
 from subnet.diloco.codec.select import Ints
 
 Headers = NDArray[np.uint16]
-Flags = NDArray[np.bool_]
 
 HEADER_BYTES = 2
 # Bits of fp32 magnitudes: 2^-90, below which a chunk is zero (its low magnitude would come near the denormals), and
@@ -32,57 +31,69 @@ _MANTISSA_BITS = 23
 _FRACTION = (1 << _MANTISSA_BITS) - 1
 
 
-def split(bits_MK: Ints) -> tuple[Headers, Flags]:
-    """Header of every chunk, and which of its magnitudes are high.
+def split(bits_MK: Ints) -> tuple[Headers, Ints]:
+    """Header of every chunk, and how many of its magnitudes are high, the first ones.
 
-    `bits_MK`: fp32 magnitudes' bits in falling order; a chunk of zeros, or the first is from TINY to below HUGE.
+    `bits_MK`: fp32 magnitudes' bits in falling order; of a chunk all are zero, or the first is from TINY to below HUGE.
     """
     kept = bits_MK.shape[1]
     exponents_MK = bits_MK >> _MANTISSA_BITS
     significands_MK = (bits_MK & _FRACTION) | (_FRACTION + 1)
-    shifts_MK = exponents_MK[:, :1] - exponents_MK + (_MANTISSA_BITS + 1 - _INTEGER_BITS)
-    integers_MK = np.where(bits_MK > 0, significands_MK >> np.minimum(shifts_MK, 63), 0)
-    sums_MK = np.cumsum(integers_MK, axis=1)
-    total_M1 = sums_MK[:, -1:]
-    counts_K = np.arange(1, kept)
-    heads_MK = sums_MK[:, :-1]
-    gain_MK = (heads_MK * heads_MK) / counts_K + (total_M1 - heads_MK) ** 2 / (kept - counts_K)
-    last_M = gain_MK.argmax(axis=1) if kept > 1 else np.zeros(len(bits_MK), np.int64)
-    high_MK = integers_MK >= np.take_along_axis(integers_MK, last_M[:, None], axis=1)
+    shifts_MK = np.minimum(exponents_MK[:, :1] - exponents_MK + (_MANTISSA_BITS + 1 - _INTEGER_BITS), 31)
+    integers_MK = np.where(bits_MK > 0, significands_MK >> shifts_MK, 0)
+    sums_MK = np.cumsum(integers_MK, axis=1, dtype=np.int64)
+    total_M = sums_MK[:, -1]
+    rows_M = np.arange(len(bits_MK))
+    last_M = _gains(sums_MK).argmax(axis=1) if kept > 1 else np.zeros_like(rows_M)
+    n_high_M = np.count_nonzero(integers_MK >= integers_MK[rows_M, last_M][:, None], axis=1)
     # Zeros stay zero: where some are kept, they are the low ones.
-    has_zero_M1 = bits_MK[:, -1:] == 0
-    high_MK = np.where(has_zero_M1, bits_MK > 0, high_MK)
-    n_high_M = high_MK.sum(axis=1)
-    sum_high_M = np.where(high_MK, integers_MK, 0).sum(axis=1)
+    has_zero_M = bits_MK[:, -1] == 0
+    n_high_M = np.where(has_zero_M, np.count_nonzero(bits_MK, axis=1), n_high_M)
+    sum_high_M = sums_MK[rows_M, n_high_M - 1]
     mean_M = (sum_high_M / np.maximum(n_high_M, 1)).astype(np.float32)
-    units_M = exponents_MK[:, 0] - 127 - (_INTEGER_BITS - 1)
+    unit_M = exponents_MK[:, 0].astype(np.int64) - (127 + _INTEGER_BITS - 1)
     rounded_M = ((mean_M.view(np.int32).astype(np.int64) + (1 << (_SHIFT - 1))) >> _SHIFT) - _BASE
-    high_M = np.clip(rounded_M + (units_M << (_MANTISSA_BITS - _SHIFT)), 1, _MAX_HIGH)
-    step_M = np.ldexp(_magnitudes(high_M).astype(np.float64), -units_M) / _RATIOS
-    mean_low_M = (total_M1[:, 0] - sum_high_M) / np.maximum(kept - n_high_M, 1)
+    high_M = np.clip(rounded_M + (unit_M << (_MANTISSA_BITS - _SHIFT)), 1, _MAX_HIGH)
+    step_M = np.ldexp(_magnitudes(high_M).astype(np.float64), -unit_M) / _RATIOS
+    mean_low_M = (total_M - sum_high_M) / np.maximum(kept - n_high_M, 1)
     ratio_M = np.clip(np.rint(mean_low_M / step_M), 1, _RATIOS - 1).astype(np.int64)
-    ratio_M[(n_high_M == kept) | has_zero_M1[:, 0]] = 0
-    return np.where(n_high_M > 0, (high_M << 4) | ratio_M, 0).astype(np.uint16), high_MK
+    ratio_M[(n_high_M == kept) | has_zero_M] = 0
+    return np.where(n_high_M > 0, (high_M << 4) | ratio_M, 0).astype(np.uint16), n_high_M.astype(np.int32)
 
 
-def values(headers_M: Headers, high_MK: Flags, negative_MK: Flags) -> NDArray[np.float32]:
-    """The kept elements, fp32 `[M, K]`. Raises CodecError for what `split` does not make, and for a negative zero."""
-    kept = high_MK.shape[1]
+def _gains(sums_MK: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What splitting after the first, the second, ... takes off the squared error, up to a constant of the chunk."""
+    kept = sums_MK.shape[1]
+    counts_K = np.arange(1, kept)
+    excess_MK = (sums_MK[:, :-1] * kept - sums_MK[:, -1:] * counts_K).astype(np.float64)
+    return excess_MK * excess_MK / (counts_K * (kept - counts_K))
+
+
+def values(headers_M: Headers, flags_MK: Ints, columns_MK: Ints) -> NDArray[np.float32]:
+    """The kept elements, fp32 `[M, K]`, in the order of their columns. Flags: 1 high, 2 negative.
+
+    Raises CodecError for what no chunk is encoded to: headers that do not fit the flags, negative zeros, and zeros that
+    are not the first ones of their chunk.
+    """
+    kept = flags_MK.shape[1]
     high_M, ratio_M = (headers_M >> 4).astype(np.int64), headers_M & (_RATIOS - 1)
-    n_high_M = np.count_nonzero(high_MK, axis=1)
+    n_high_M = (flags_MK & 1).sum(axis=1)
     wrong_M = (high_M > _MAX_HIGH) | ((high_M > 0) != (n_high_M > 0))
     # Without low magnitudes, or where they are zeros, the ratio is 0.
     wrong_M |= (ratio_M > 0) & ((n_high_M == kept) | (n_high_M == 0))
     if wrong_M.any():
         raise CodecError("a chunk's header does not fit its elements")
+    poor_M = (ratio_M == 0) & (n_high_M < kept)
+    if poor_M.any():
+        is_zero = flags_MK[poor_M] & 1 == 0
+        if (is_zero & ((flags_MK[poor_M] > 0) | (columns_MK[poor_M] != np.arange(kept)))).any():
+            raise CodecError("a zero is negative, or not the first that could be kept")
     magnitudes_M = _magnitudes(high_M)
     low_M = magnitudes_M * (ratio_M.astype(np.float32) / np.float32(_RATIOS))
-    values_MK = np.where(high_MK, magnitudes_M[:, None], low_M[:, None])
-    if (negative_MK & (values_MK == 0)).any():
-        raise CodecError("a zero is negative")
-    return np.where(negative_MK, -values_MK, values_MK)
+    table_M4 = np.stack((low_M, magnitudes_M, -low_M, -magnitudes_M), axis=1)
+    return table_M4.reshape(-1)[flags_MK + 4 * np.arange(len(flags_MK), dtype=np.int32)[:, None]]
 
 
-def _magnitudes(high_M: Ints) -> NDArray[np.float32]:
+def _magnitudes(high_M: NDArray[np.int64]) -> NDArray[np.float32]:
     """fp32 of the headers' high magnitudes."""
     return np.where(high_M > 0, ((high_M + _BASE) << _SHIFT).astype(np.int32).view(np.float32), np.float32(0))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +22,13 @@ from subnet.diloco.codec.select import MAX_ROW, Ints, largest
 
 Bits = NDArray[np.uint8]
 
-_MAGNITUDE = 0x7FFF_FFFF
 # Elements whose leaves are made together: the temporaries of these many stay in a core's caches.
 _WINDOW = 2**20
 
 
 class Sparse(Codec):
-    """A leaf is a header per chunk, then a string of bits, least significant first: the gaps' low bits, plane by plane,
-    a plane that says which magnitudes are high, one of signs, and for every gap as many zeros as its quotient and a 1.
+    """A leaf is a header per chunk, then a string of bits, least significant first: of every kept element the low bits
+    of the gap before it, whether its magnitude is the high one and its sign, then of every gap the quotient in unary.
 
     Chunks start anew at every leaf; the last one of S < chunk elements keeps ceil(top_k * S / chunk).
     """
@@ -47,7 +47,7 @@ class Sparse(Codec):
     def max_encoded_size(self, n: int) -> int:
         shape = _Shape(self, n)
         zeros = sum(count * ((size - kept) >> self.low_bits) for count, size, kept in shape.parts)
-        return shape.header_bytes + (shape.plane_bits + shape.kept + zeros + 7) // 8
+        return shape.header_bytes + (shape.symbol_bits + shape.kept + zeros + 7) // 8
 
     def encode_leaves(self, x: Tensor, bounds: Sequence[int]) -> list[bytes]:
         self._check_values(x, bounds)
@@ -79,66 +79,59 @@ class Sparse(Codec):
     def _encode(self, x_LN: Tensor) -> list[bytes]:
         count, n = x_LN.shape
         shape = _Shape(self, n)
-        headers, gaps, highs, signs = [], [], [], []
+        headers, gaps, flags = [], [], []
         for start, stop, size, kept in shape.spans:
             x_MS = x_LN[:, start:stop].reshape(-1, size)
-            bits_MS = x_MS.view(torch.int32) & _MAGNITUDE
-            columns_MK, bits_MK = largest(bits_MS, kept)
-            if int(bits_MK.max()) >= HUGE_BITS:
+            columns_MK, bits_MK, negative_MK = largest(x_MS, kept)
+            if int(bits_MK[:, 0].max()) >= HUGE_BITS:
                 raise CodecError("a value is not finite, or too large to encode")
             tiny_M = bits_MK[:, 0] < TINY_BITS
             columns_MK[tiny_M], bits_MK[tiny_M] = np.arange(kept), 0
-            header_M, high_MK = split(bits_MK)
-            order_MK = columns_MK.argsort(axis=1)
-            columns_MK = np.take_along_axis(columns_MK, order_MK, axis=1)
-            nonzero_MK = np.take_along_axis(bits_MK, order_MK, axis=1) > 0
-            high_MK = np.take_along_axis(high_MK, order_MK, axis=1)
-            negative_MK = np.take_along_axis(x_MS.numpy(), columns_MK, axis=1) < 0
+            header_M, n_high_M = split(bits_MK)
+            # In the order of places, with what belongs to each carried along.
+            high_MK = np.arange(kept) < n_high_M[:, None]
+            packed_MK = (columns_MK << 2) | (np.where(bits_MK > 0, negative_MK, 0) << 1) | high_MK
+            packed_MK.sort(axis=1)
             headers.append(header_M.reshape(count, -1))
-            gaps.append(np.diff(columns_MK, axis=1, prepend=-1).reshape(count, -1) - 1)
-            highs.append(high_MK.reshape(count, -1))
-            signs.append((negative_MK & nonzero_MK).reshape(count, -1))
-        gaps_LK, highs_LK, signs_LK = (np.concatenate(a, axis=1) for a in (gaps, highs, signs))
-        stops_LK = np.cumsum((gaps_LK >> self.low_bits) + 1, axis=1)
-        bits_LB = np.zeros((count, shape.plane_bits + int(stops_LK[:, -1].max())), np.uint8)
-        planes = [*((gaps_LK >> bit) & 1 for bit in range(self.low_bits)), highs_LK, signs_LK]
-        bits_LB[:, : shape.plane_bits] = np.concatenate(planes, axis=1)
-        np.put_along_axis(bits_LB, shape.plane_bits + stops_LK - 1, 1, axis=1)
+            gaps.append(np.diff(packed_MK >> 2, axis=1, prepend=np.int32(-1)).reshape(count, -1) - 1)
+            flags.append((packed_MK & 3).reshape(count, -1))
+        gaps_LK, flags_LK = np.concatenate(gaps, axis=1), np.concatenate(flags, axis=1)
+        stops_LK = np.cumsum((gaps_LK >> self.low_bits) + 1, axis=1, dtype=np.int64)
+        bits_LB = np.zeros((count, shape.symbol_bits + int(stops_LK[:, -1].max())), np.uint8)
+        symbols_LK = (gaps_LK & ((1 << self.low_bits) - 1)) | (flags_LK << self.low_bits)
+        bits_LB[:, : shape.symbol_bits] = _unpacked(symbols_LK, self.low_bits + 2).reshape(count, -1)
+        row_L1 = np.arange(count)[:, None] * bits_LB.shape[1]
+        bits_LB.reshape(-1)[row_L1 + (shape.symbol_bits - 1) + stops_LK] = 1
         header_bytes = np.concatenate(headers, axis=1).astype("<u2").view(np.uint8)
         data = np.concatenate((header_bytes, np.packbits(bits_LB, axis=1, bitorder="little")), axis=1)
-        sizes = shape.header_bytes + (shape.plane_bits + stops_LK[:, -1] + 7) // 8
+        sizes = shape.header_bytes + (shape.symbol_bits + stops_LK[:, -1] + 7) // 8
         return [row[:size].tobytes() for row, size in zip(data, sizes.tolist(), strict=True)]
 
     def _decode(self, leaves: Sequence[bytes], n: int) -> tuple[Ints, NDArray[np.float32]]:
         """Places in the leaf and values, `[L, K]`, of leaves of n elements. Raises CodecError."""
         shape, longest = _Shape(self, n), max(map(len, leaves))
-        least, most = shape.header_bytes + (shape.plane_bits + shape.kept + 7) // 8, self.max_encoded_size(n)
+        least, most = shape.header_bytes + (shape.symbol_bits + shape.kept + 7) // 8, self.max_encoded_size(n)
         if not least <= min(map(len, leaves)) <= longest <= most:
             raise CodecError(f"expected {least} to {most} bytes for {n} elements")
         data = np.frombuffer(b"".join(leaf.ljust(longest, b"\0") for leaf in leaves), np.uint8).reshape(-1, longest)
         headers_LM = np.ascontiguousarray(data[:, : shape.header_bytes]).view("<u2")
         bits_LB = np.unpackbits(data[:, shape.header_bytes :], axis=1, bitorder="little")
-        stops_LK = self._stops(bits_LB[:, shape.plane_bits :], [len(leaf) for leaf in leaves], shape)
-        gaps_LK = (np.diff(stops_LK, axis=1, prepend=0) - 1) << self.low_bits
-        planes = bits_LB[:, : shape.plane_bits].reshape(len(leaves), -1, shape.kept)
-        for bit in range(self.low_bits):
-            gaps_LK |= planes[:, bit].astype(np.int64) << bit
-        highs_LK, signs_LK = planes[:, -2].view(np.bool_), planes[:, -1].view(np.bool_)
+        stops_LK = self._stops(bits_LB[:, shape.symbol_bits :], [len(leaf) for leaf in leaves], shape)
+        symbols_LK = _packed(bits_LB[:, : shape.symbol_bits].reshape(len(leaves), shape.kept, -1))
+        quotients_LK = np.diff(stops_LK, axis=1, prepend=np.int32(0)) - 1
+        gaps_LK = (quotients_LK << self.low_bits) | (symbols_LK & ((1 << self.low_bits) - 1))
+        flags_LK = symbols_LK >> self.low_bits
         places_LK, values_LK = np.empty_like(gaps_LK), np.empty(gaps_LK.shape, np.float32)
         chunk = done = 0
         for start, stop, size, kept in shape.spans:
             count = (stop - start) // size
             span = slice(done, done + count * kept)
-            columns_MK = np.cumsum(gaps_LK[:, span].reshape(-1, kept) + 1, axis=1) - 1
+            columns_MK = np.cumsum(gaps_LK[:, span].reshape(-1, kept) + 1, axis=1, dtype=np.int32) - 1
             if (columns_MK[:, -1] >= size).any():
                 raise CodecError("a place is beyond its chunk")
-            values_MK = values(
-                headers_LM[:, chunk : chunk + count].reshape(-1),
-                *(a[:, span].reshape(-1, kept) for a in (highs_LK, signs_LK)),
-            )
-            if ((values_MK == 0) & (columns_MK != np.arange(kept))).any():
-                raise CodecError("a zero is kept that is not the first")
-            offsets_M1 = start + np.arange(count)[:, None] * size
+            header_M = headers_LM[:, chunk : chunk + count].reshape(-1)
+            values_MK = values(header_M, flags_LK[:, span].reshape(-1, kept), columns_MK)
+            offsets_M1 = start + np.arange(count, dtype=np.int32)[:, None] * size
             places_LK[:, span] = (columns_MK.reshape(-1, count, kept) + offsets_M1).reshape(len(leaves), -1)
             values_LK[:, span] = values_MK.reshape(len(leaves), -1)
             chunk, done = chunk + count, span.stop
@@ -146,11 +139,14 @@ class Sparse(Codec):
 
     def _stops(self, unary_LU: Bits, lengths: Sequence[int], shape: _Shape) -> Ints:
         """Bits up to and with the 1 of every gap, `[L, K]`. Raises CodecError unless just these fill the lengths."""
+        count, width = unary_LU.shape
         ones = np.flatnonzero(unary_LU)
-        if not (np.count_nonzero(unary_LU, axis=1) == shape.kept).all():
-            raise CodecError(f"expected {shape.kept} gaps")
-        stops_LK = ones.reshape(-1, shape.kept) % unary_LU.shape[1] + 1
-        if (shape.header_bytes + (shape.plane_bits + stops_LK[:, -1] + 7) // 8 != lengths).any():
+        if len(ones) != count * shape.kept:
+            raise CodecError(f"expected {shape.kept} gaps in every leaf")
+        stops_LK = (ones.reshape(count, -1) - np.arange(count)[:, None] * width).astype(np.int32) + 1
+        if (stops_LK[:, 0] < 1).any() or (stops_LK[:, -1] > width).any():
+            raise CodecError(f"expected {shape.kept} gaps in every leaf")
+        if (shape.header_bytes + (shape.symbol_bits + stops_LK[:, -1] + 7) // 8 != lengths).any():
             raise CodecError("expected no bytes after the last gap")
         return stops_LK
 
@@ -169,7 +165,7 @@ class _Shape:
         """`(start, stop, elements of a chunk, kept of a chunk)`."""
         self.kept = sum(count * kept for count, _, kept in self.parts)
         self.header_bytes = HEADER_BYTES * sum(count for count, _, _ in self.parts)
-        self.plane_bits = (codec.low_bits + 2) * self.kept
+        self.symbol_bits = (codec.low_bits + 2) * self.kept
 
 
 def _by_size(window: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
@@ -178,3 +174,23 @@ def _by_size(window: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
     for leaf, (start, stop) in enumerate(pairwise(window)):
         which.setdefault(stop - start, []).append(leaf)
     yield from which.items()
+
+
+def _unpacked(symbols_LK: Ints, width: int) -> Bits:
+    """The `width` bits of every symbol, uint8 `[L, K, width]`, least significant first."""
+    dtype = _symbol_type(width)
+    bits = np.unpackbits(symbols_LK.astype(dtype).reshape(-1).view(np.uint8), bitorder="little")
+    return bits.reshape(*symbols_LK.shape, 8 * dtype.itemsize)[..., :width]
+
+
+def _packed(bits_LKW: Bits) -> Ints:
+    """Inverse of `_unpacked`."""
+    *shape, width = bits_LKW.shape
+    dtype = _symbol_type(width)
+    padded = np.zeros((*shape, 8 * dtype.itemsize), np.uint8)
+    padded[..., :width] = bits_LKW
+    return np.packbits(padded, bitorder="little").view(dtype).reshape(shape).astype(np.int32)
+
+
+def _symbol_type(width: int) -> np.dtype[Any]:
+    return np.dtype("<u1" if width <= 8 else "<u2" if width <= 16 else "<u4")
