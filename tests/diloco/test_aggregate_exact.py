@@ -18,20 +18,33 @@ Values = Callable[..., torch.Tensor]
 BLOCK, LANES = 2**16, 2**12
 """As in the code; they are part of the result, so changing them there must break the tests here."""
 SIZES = (1, 5, LANES + 1, BLOCK - 1, BLOCK, 2 * BLOCK + 12_345)
+GOLDEN_DISTANCES = [
+    "0x1.0f5317598c439p-4",
+    "0x1.0f1618b888c2ap-4",
+    "0x1.0db11544f728cp-4",
+    "0x1.0f7e03dd057f0p-4",
+    "0x1.0f05646c131bap-4",
+    "0x1.0fb062cdbcd98p-4",
+]
 
 
 def bits(x: torch.Tensor | np.ndarray) -> bytes:
     return x.tobytes() if isinstance(x, np.ndarray) else x.numpy().tobytes()
 
 
-def squared_in_numpy(x: np.ndarray, scale: float, centre: np.ndarray) -> float:
+def uneven(values: Values, n: int, seed: int) -> torch.Tensor:
+    """Products of two even numbers: of all magnitudes, so that every addition of their squares rounds."""
+    return values(n, seed) * values(n, seed + 100, 1.0)
+
+
+def squared_in_numpy(x: np.ndarray, scale: float, centre: np.ndarray, lane_count: int = LANES) -> float:
     """The tree by its definition, on a whole padded array: no chunks, no in-place halves."""
     difference = (x * np.float32(scale) - centre).astype(np.float64)
     rows = np.pad(difference * difference, (0, -len(x) % BLOCK)).reshape(-1, BLOCK)
-    while rows.shape[1] > LANES:
+    while rows.shape[1] > lane_count:
         half = rows.shape[1] // 2
         rows = rows[:, :half] + rows[:, half:]
-    lanes = np.zeros(LANES)
+    lanes = np.zeros(lane_count)
     for row in rows:
         lanes = lanes + row
     while len(lanes) > 1:
@@ -42,7 +55,7 @@ def squared_in_numpy(x: np.ndarray, scale: float, centre: np.ndarray) -> float:
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("scale", [1.0, float(np.float32(0.3))])
 def test_squared_distance_by_its_definition(values: Values, n: int, scale: float) -> None:
-    x, centre = values(n, 1), values(n, 2)
+    x, centre = uneven(values, n, 1), uneven(values, n, 2)
     before = bits(x), bits(centre)
     distance = squared_distance(x, scale, centre)
     assert distance.hex() == squared_in_numpy(x.numpy(), scale, centre.numpy()).hex()
@@ -52,12 +65,13 @@ def test_squared_distance_by_its_definition(values: Values, n: int, scale: float
 
 
 def test_golden_distance(values: Values, threads: Callable[[int], None]) -> None:
-    x, centre = values(600_001, 1), values(600_001, 2)
+    pairs = [(uneven(values, 400_001, seed), uneven(values, 400_001, seed + 50)) for seed in range(6)]
     for count in (1, 2, 3):
         threads(count)
-        assert squared_distance(x, 0.75, centre).hex() == "0x1.30de3df90fcc4p-2"
-    squares = (x.numpy() * np.float32(0.75) - centre.numpy()).astype(np.float64) ** 2
-    assert float(np.cumsum(squares)[-1]).hex() != "0x1.30de3df90fcc4p-2", "this data would not show another order"
+        assert [squared_distance(x, 0.75, centre).hex() for x, centre in pairs] == GOLDEN_DISTANCES
+    for other in (LANES // 2, LANES * 2, BLOCK):
+        shown = [squared_in_numpy(x.numpy(), 0.75, centre.numpy(), other).hex() for x, centre in pairs]
+        assert shown != GOLDEN_DISTANCES, "these vectors would not show another order"
 
 
 def test_squared_distance_neither_overflows_nor_vanishes() -> None:
