@@ -1,7 +1,7 @@
 """Two magnitudes for the kept elements of a chunk: which are high, which low, and both in a header of 16 bits.
 
 The best split of a chunk's magnitudes in two (Otsu 1979: least squares in one dimension), on 12-bit integers: sums are
-exact, fp64 quotients are single IEEE operations, equals go together. Suffixes: M chunks, K kept elements of each.
+exact, the rest are single IEEE operations on fp64, equals go together. Suffixes: M chunks, K kept elements of each.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def split(bits_MK: Ints) -> tuple[Headers, Ints]:
     exponents_MK = bits_MK >> _MANTISSA_BITS
     significands_MK = (bits_MK & _FRACTION) | (_FRACTION + 1)
     shifts_MK = np.minimum(exponents_MK[:, :1] - exponents_MK + (_MANTISSA_BITS + 1 - _INTEGER_BITS), 31)
-    integers_MK = np.where(bits_MK > 0, significands_MK >> shifts_MK, 0)
-    sums_MK = np.cumsum(integers_MK, axis=1, dtype=np.int64)
+    integers_MK = significands_MK >> shifts_MK
+    sums_MK = np.cumsum(integers_MK, axis=1, dtype=np.float64)
     total_M = sums_MK[:, -1]
     rows_M = np.arange(len(bits_MK))
     last_M = _gains(sums_MK).argmax(axis=1) if kept > 1 else np.zeros_like(rows_M)
-    n_high_M = np.count_nonzero(integers_MK >= integers_MK[rows_M, last_M][:, None], axis=1)
+    n_high_M = (integers_MK >= integers_MK[rows_M, last_M][:, None]).sum(axis=1)
     # Zeros stay zero: where some are kept, they are the low ones.
     has_zero_M = bits_MK[:, -1] == 0
-    n_high_M = np.where(has_zero_M, np.count_nonzero(bits_MK, axis=1), n_high_M)
+    n_high_M[has_zero_M] = (bits_MK[has_zero_M] > 0).sum(axis=1)
     sum_high_M = sums_MK[rows_M, n_high_M - 1]
     mean_M = (sum_high_M / np.maximum(n_high_M, 1)).astype(np.float32)
     unit_M = exponents_MK[:, 0].astype(np.int64) - (127 + _INTEGER_BITS - 1)
@@ -61,12 +61,15 @@ def split(bits_MK: Ints) -> tuple[Headers, Ints]:
     return np.where(n_high_M > 0, (high_M << 4) | ratio_M, 0).astype(np.uint16), n_high_M.astype(np.int32)
 
 
-def _gains(sums_MK: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What splitting after the first, the second, ... takes off the squared error, up to a constant of the chunk."""
+def _gains(sums_MK: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What splitting after the first, the second, ... takes off the squared error, up to a factor of the chunk."""
     kept = sums_MK.shape[1]
-    counts_K = np.arange(1, kept)
-    excess_MK = (sums_MK[:, :-1] * kept - sums_MK[:, -1:] * counts_K).astype(np.float64)
-    return excess_MK * excess_MK / (counts_K * (kept - counts_K))
+    counts_K = np.arange(1.0, kept)
+    excess_MK = sums_MK[:, :-1] * kept
+    excess_MK -= sums_MK[:, -1:] * counts_K
+    excess_MK *= excess_MK
+    excess_MK *= 1.0 / (counts_K * (kept - counts_K))
+    return excess_MK
 
 
 def values(headers_M: Headers, flags_MK: Ints, columns_MK: Ints) -> NDArray[np.float32]:

@@ -31,7 +31,7 @@ def reference_split(magnitudes: list[float]) -> tuple[int, list[bool]]:
     gains = []
     for i in range(1, len(whole)):
         excess = float(sum(whole[:i]) * len(whole) - sum(whole) * i)
-        gains.append(excess * excess / (i * (len(whole) - i)))
+        gains.append(excess * excess * (1.0 / (i * (len(whole) - i))))
     last = whole[gains.index(max(gains))] if gains else whole[0]
     zeros = magnitudes[-1] == 0
     high = [m > 0 if zeros else q >= last for m, q in zip(magnitudes, whole, strict=True)]
