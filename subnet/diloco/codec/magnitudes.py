@@ -40,8 +40,8 @@ def split(bits_MK: Ints) -> tuple[Headers, Ints]:
     exponents_MK = bits_MK >> _MANTISSA_BITS
     significands_MK = (bits_MK & _FRACTION) | (_FRACTION + 1)
     shifts_MK = np.minimum(exponents_MK[:, :1] - exponents_MK + (_MANTISSA_BITS + 1 - _INTEGER_BITS), 31)
-    integers_MK = significands_MK >> shifts_MK
-    sums_MK = np.cumsum(integers_MK, axis=1, dtype=np.float64)
+    integers_MK = (significands_MK >> shifts_MK).astype(np.float64)
+    sums_MK = np.cumsum(integers_MK, axis=1)
     total_M = sums_MK[:, -1]
     rows_M = np.arange(len(bits_MK))
     last_M = _gains(sums_MK).argmax(axis=1) if kept > 1 else np.zeros_like(rows_M)

@@ -20,7 +20,7 @@ _MAGNITUDE = 2**31 - 1
 # Groups per kept element that are searched for a lower bound of the k-th largest magnitude: more make it tighter.
 _GROUPS = 4
 # Elements whose candidates are sought at once: the temporaries of these many stay in a core's cache.
-_PIECE = 2**18
+_PIECE = 2**19
 
 
 def largest(x_MS: Tensor, k: int) -> tuple[Ints, Ints, Ints]:

@@ -99,7 +99,8 @@ class Sparse(Codec):
         stops_LK = np.cumsum((gaps_LK >> self.low_bits) + 1, axis=1, dtype=np.int64)
         bits_LB = np.zeros((count, shape.symbol_bits + int(stops_LK[:, -1].max())), np.uint8)
         symbols_LK = (gaps_LK & ((1 << self.low_bits) - 1)) | (flags_LK << self.low_bits)
-        bits_LB[:, : shape.symbol_bits] = _unpacked(symbols_LK, self.low_bits + 2).reshape(count, -1)
+        symbol_bits_LKW = bits_LB[:, : shape.symbol_bits].reshape(count, shape.kept, -1)
+        symbol_bits_LKW[:] = _unpacked(symbols_LK, self.low_bits + 2)
         row_L1 = np.arange(count)[:, None] * bits_LB.shape[1]
         bits_LB.reshape(-1)[row_L1 + (shape.symbol_bits - 1) + stops_LK] = 1
         header_bytes = np.concatenate(headers, axis=1).astype("<u2").view(np.uint8)
@@ -140,7 +141,7 @@ class Sparse(Codec):
     def _stops(self, unary_LU: Bits, lengths: Sequence[int], shape: _Shape) -> Ints:
         """Bits up to and with the 1 of every gap, `[L, K]`. Raises CodecError unless just these fill the lengths."""
         count, width = unary_LU.shape
-        ones = np.flatnonzero(unary_LU)
+        ones = np.flatnonzero(unary_LU.view(np.bool_))
         if len(ones) != count * shape.kept:
             raise CodecError(f"expected {shape.kept} gaps in every leaf")
         stops_LK = (ones.reshape(count, -1) - np.arange(count)[:, None] * width).astype(np.int32) + 1
