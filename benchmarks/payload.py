@@ -32,7 +32,7 @@ from subnet.cli.process import run_neuron
 from subnet.config import RunConfig, load_run
 from subnet.demo.board import Seat
 from subnet.errors import UserError
-from subnet.exchange.session import Round, Update
+from subnet.exchange.round import Round, Update
 from subnet.exchange.window import Window
 from subnet.miner.loop import Miner
 from subnet.model.presets import parameter_count

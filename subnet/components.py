@@ -171,6 +171,30 @@ class CodecConfig(Strict):
 
 
 @dataclass(frozen=True)
+class AggregateConfig(Strict):
+    """How contributions become one, part by part, after the clip of the declared norms (docs/aggregation.md)."""
+
+    section: ClassVar[str] = "aggregate"
+
+    rule: Literal["mean", "trimmed", "centered_clip"] = "mean"
+    """Weighted mean, coordinate-wise trimmed mean, or CenteredClip."""
+    over: Literal["all", "senders"] = "all"
+    """mean: whether a zero counts at its coordinate, or only those who sent something there (sparse codecs)."""
+    trim: Annotated[float, Range(0, 0.5)] = 0.25
+    """trimmed: share of the members dropped at each end of every coordinate; 0.5 is the median."""
+    radius: Positive = 1.0
+    """centered_clip: how far a member may pull, in median distances from the coordinate-wise median."""
+    iterations: Annotated[int, Range(1, 20)] = 3
+    """centered_clip: steps from the median on."""
+    redundancy: Annotated[int, Range(1, 8)] = 1
+    """Peers that reduce every part: with 2, any single reducer may die or lie and no part is lost."""
+
+    def _check(self) -> None:
+        if self.over == "senders" and self.rule != "mean":
+            raise self._fail("over", f"'senders' is for the rule 'mean', not for '{self.rule}'")
+
+
+@dataclass(frozen=True)
 class RoundConfig(Strict):
     """A round's clock: deadlines as block offsets from the round's first block, in the order of the phases."""
 
@@ -230,5 +254,7 @@ class ScoringConfig(Strict):
     """Decay per evaluation of the averages of evidence, participation and digests."""
     min_evidence: Annotated[float, Range(0, 1)] = 0.2
     """Averaged evidence of work, as a share of the round's best, below which a miner earns nothing."""
+    audit_rate: Fraction = 0.1
+    """Share of the reduced parts that a validator makes again from the contributions, drawn by a later block's hash."""
     burn: Fraction = 0.0
     """Share of the weight given to the subnet owner's uid."""

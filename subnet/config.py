@@ -11,13 +11,14 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgpack
 
 from subnet.components import (
+    AggregateConfig,
     CodecConfig,
     DataConfig,
     ModelConfig,
@@ -36,6 +37,7 @@ else:
     import tomli as tomllib
 
 __all__ = [
+    "AggregateConfig",
     "CodecConfig",
     "ConfigError",
     "DataConfig",
@@ -80,6 +82,7 @@ class RunConfig(Strict):
     scoring: ScoringConfig
     seed: Annotated[int, Range(0, 2**63 - 1)]
     """Seed of the initial parameters and of the data order."""
+    aggregate: AggregateConfig = field(default_factory=AggregateConfig)
     protocol: Annotated[int, Range(1, 255)] = 1
     """Wire version."""
 

@@ -31,7 +31,6 @@ from subnet.config import NodeConfig, RunConfig, run_id, with_manifest
 from subnet.data.prepare import prepare
 from subnet.data.shards import Shards
 from subnet.diloco import checkpoint
-from subnet.diloco.codec import codec_of
 from subnet.diloco.layout import Layout
 from subnet.diloco.outer import outer_step
 from subnet.diloco.state import OuterState
@@ -40,7 +39,8 @@ from subnet.exchange.agreement import Consensus
 from subnet.exchange.majority import standings
 from subnet.exchange.repair import Agreement
 from subnet.exchange.roster import Member
-from subnet.exchange.session import Exchange, Facts, Round, Update
+from subnet.exchange.round import Facts, Round, Update
+from subnet.exchange.session import Exchange
 from subnet.exchange.window import Window
 from subnet.home import check_folders, shards_folder, shared_folder
 from subnet.model.build import init_theta
@@ -144,8 +144,8 @@ class Neuron:
                 claim.release()
             await chain.close()
             raise
-        exchange = Exchange(run, run_id(run), layout, codec_of(run.codec), swarm, clock, signer)
-        consensus = Consensus(swarm, clock, run.rounds, state, exchange.drop)
+        exchange = Exchange(run, run_id(run), layout, swarm, clock, signer)
+        consensus = Consensus(swarm, clock, run.rounds, state, exchange.refusals.drop)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
             role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, consensus,
@@ -271,7 +271,7 @@ class Neuron:
             averaged=update.roster.averaged if update else 0,
             contributed=update is not None and any(self.signer.ss58 in r.included for r in update.results.values()),
             missing=len(update.missing) if update else 0,
-            dropped=sum(self.exchange.dropped.values()) + sum(self.swarm.rejected.values()),
+            dropped=sum(self.exchange.refusals.counted.values()) + sum(self.swarm.rejected.values()),
             up=up,
             down=down,
             **values,

@@ -76,11 +76,17 @@ openskill_beta = 4.0
 openskill_tau = 0.125
 evidence_decay = 0.8
 min_evidence = 1.0
+audit_rate = 0.25
 burn = 0.0
+[aggregate]
+rule = "centered_clip"
+radius = 1.5
+iterations = 4
+redundancy = 2
 """
 
-GOLDEN_LENGTH = 1219
-GOLDEN_RUN_ID = "a0e19a179f392e7968f8f78f48d2050508801adb4169e907fcbb1bbf808bc5ee"
+GOLDEN_LENGTH = 1389
+GOLDEN_RUN_ID = "beaeb2170c12f67b2b339260601f0f35e2c978b0599de4c66bc820a017c70a2c"
 
 
 def golden() -> RunConfig:

@@ -11,7 +11,7 @@ import torch
 
 from subnet.cli.process import run_neuron
 from subnet.diloco.inner import InnerResult
-from subnet.exchange.session import Round
+from subnet.exchange.round import Round
 from subnet.miner.loop import Miner
 from subnet.neuron import Neuron
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from subnet.diloco.aggregate import mean_weights, norm, reduce_part
-from subnet.diloco.codec import Codec, decode_part, encode_part
-from subnet.diloco.layout import Layout
+from subnet.diloco.aggregate import Mean, Rule, mean_weights, norm, reduce_part
+from subnet.diloco.codec import decode_part, encode_part
 from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
+from subnet.diloco.scheme import Scheme
 from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
 from subnet.exchange.roster import Roster
 from subnet.swarm.records import BadRecord, Record
@@ -39,11 +39,12 @@ class PartResult:
 
 @dataclass(frozen=True)
 class ReducedPart:
-    """A part as its reducer made it: encoded leaves, who is in it, and the output codec's error to carry over.
+    """Part `part` as its reducer made it: encoded leaves, who is in it, and the output codec's error to carry over.
 
     `residual` is fp32 of the part's size: exact mean minus what the encoded leaves decode to.
     """
 
+    part: int
     leaves: list[bytes]
     root: bytes
     included: list[bool]
@@ -58,11 +59,11 @@ def part_body(part: int, root: bytes, roster: Roster, included: Sequence[bool]) 
     return {"part": part, "root": root, "roster": roster.root, "included": bytes(bits)}
 
 
-def open_part(record: Record, roster: Roster) -> PartResult:
+def open_part(record: Record, roster: Roster, redundancy: int = 1) -> PartResult:
     """Check a verified ``part`` record against the roster this peer accepted.
 
     Raises:
-        BadRecord: wrong fields, another roster, or not signed by the reducer the roster names for that part.
+        BadRecord: wrong fields, another roster, or not signed by a reducer the roster names for that part.
     """
     body = record.body
     part, root, bits = body.get("part"), body.get("root"), body.get("included")
@@ -72,7 +73,7 @@ def open_part(record: Record, roster: Roster) -> PartResult:
         raise BadRecord("part index")
     if body["roster"] != roster.root:
         raise BadRecord("part of another roster")
-    if record.hotkey != roster.commitments[part].hotkey:
+    if record.hotkey not in roster.reducers(part, redundancy):
         raise BadRecord("part by another hotkey than its reducer")
     if not (isinstance(root, bytes) and len(root) == 32 and isinstance(bits, bytes)):
         raise BadRecord("part types")
@@ -85,7 +86,7 @@ def open_part(record: Record, roster: Roster) -> PartResult:
 
 
 def open_contribution_part(
-    codec: Codec, layout: Layout, commitment: Commitment, leaves: Sequence[bytes], start: int, stop: int
+    scheme: Scheme, commitment: Commitment, leaves: Sequence[bytes], start: int, stop: int
 ) -> torch.Tensor:
     """Decode leaves `[start, stop)` of a contribution to fp32 and check them against its declared norm.
 
@@ -93,52 +94,51 @@ def open_contribution_part(
         CodecError: malformed bytes.
         BadRecord: the part alone has a larger norm than the whole was declared to have.
     """
-    values = decode_part(codec, layout, leaves, start, stop)
+    values = decode_part(scheme.codec, scheme.layout, leaves, start, stop)
     if norm(values) > commitment.norm * (1.0 + NORM_TOLERANCE):
         raise BadRecord("part norm above the declared norm")
     return values
 
 
 def open_reduced_part(
-    codec: Codec, layout: Layout, roster: Roster, result: PartResult, leaves: Sequence[bytes], start: int, stop: int
+    scheme: Scheme, roster: Roster, result: PartResult, leaves: Sequence[bytes], start: int, stop: int
 ) -> torch.Tensor:
-    """Decode a reduced part, leaves `[start, stop)`, to fp32, no larger than a mean of those it says are in it can be.
+    """Decode a reduced part, leaves `[start, stop)`, to fp32, no larger than the rule can make those it names.
 
-    A mean is no longer than the weighted sum of its members' declared norms. Without this bound a single reducer
-    could overwrite its share of the model with anything.
+    Without this bound by the declared norms a single reducer could overwrite its share of the model with anything.
 
     Raises:
         CodecError: malformed bytes.
-        BadRecord: no members with these norms have such a mean.
+        BadRecord: no members with these norms give it.
     """
-    values = decode_part(codec, layout, leaves, start, stop)
+    values = decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
     members = [c for c in roster.mean if c.hotkey in result.included]
-    weights = mean_weights([c.tokens for c in members], [c.norm for c in members])
-    longest = sum(weight * c.norm for weight, c in zip(weights, members, strict=True))
+    longest = scheme.rule.longest([c.tokens for c in members], [c.norm for c in members])
     if norm(values) > longest * MEAN_TOLERANCE:
         raise BadRecord("reduced part above any mean's norm")
     return values
 
 
-def reduce(
-    codec: Codec, layout: Layout, roster: Roster, start: int, stop: int, parts: Sequence[torch.Tensor | None]
-) -> ReducedPart:
-    """Average the decoded `parts` (roster order, None where missing) of leaves `[start, stop)` and encode the mean."""
+def reduce(scheme: Scheme, roster: Roster, part: int, values: Sequence[torch.Tensor | None]) -> ReducedPart:
+    """Bring the members' `values` of a part (fp32, roster order, None where missing) together and encode the result."""
+    start, stop = scheme.layout.parts(roster.averaged)[part]
     tokens = [c.tokens for c in roster.mean]
     norms = [c.norm for c in roster.mean]
-    mean = reduce_part(list(parts), tokens, norms)
-    leaves = encode_part(codec, layout, mean, start, stop)
-    residual = mean - decode_part(codec, layout, leaves, start, stop)
-    root = merkle_root(hash_leaves(leaves))
-    return ReducedPart(leaves, root, [part is not None for part in parts], residual)
+    mean = reduce_part(values, tokens, norms, scheme.rule)
+    leaves = encode_part(scheme.reduced, scheme.layout, mean, start, stop)
+    residual = mean - decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
+    return ReducedPart(part, leaves, merkle_root(hash_leaves(leaves)), [x is not None for x in values], residual)
 
 
-def carry_factor(roster: Roster, included: Sequence[bool], own: str) -> float:
+def carry_factor(rule: Rule, roster: Roster, included: Sequence[bool], own: str) -> float:
     """By how much the reducer must scale a residual so that its own share of a later mean restores it (0 if absent).
 
     It is the inverse of its weight in this part's mean; the next round's weight may differ, so the correction is
-    exact only while tokens and membership stay the same.
+    exact only while tokens and membership stay the same. 0 for a rule that is not linear: it would cut what stands
+    out so much from one member, and the error feedback would count it as delivered.
     """
+    if rule != Mean():
+        return 0.0
     present = [c for c, there in zip(roster.mean, included, strict=True) if there]
     weights = mean_weights([c.tokens for c in present], [c.norm for c in present])
     for commitment, weight in zip(present, weights, strict=True):

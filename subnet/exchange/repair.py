@@ -16,7 +16,7 @@ from subnet.diloco.codec import CodecError
 from subnet.diloco.merkle import HASH_BYTES
 from subnet.diloco.state import OuterState
 from subnet.exchange.majority import Claim, Majority, claim_body, differing_runs, open_claim
-from subnet.exchange.session import POLL_SECONDS
+from subnet.exchange.round import POLL_SECONDS
 from subnet.exchange.window import Window
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.network import Swarm

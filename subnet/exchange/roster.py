@@ -47,6 +47,10 @@ class Roster:
         """The averaged commitments; the i-th also reduces part i."""
         return self.commitments[: self.averaged]
 
+    def reducers(self, part: int, redundancy: int = 1) -> list[str]:
+        """The hotkeys that reduce a part, `redundancy` of them: its own and the next in averaging order."""
+        return [self.commitments[(part + i) % self.averaged].hotkey for i in range(min(redundancy, self.averaged))]
+
 
 def draw(beacon: bytes, hotkey: str) -> bytes:
     """The hotkey's place in this round's order: blake2b-256 of beacon and hotkey, compared as bytes."""

@@ -26,7 +26,7 @@ from subnet.errors import UserError
 from subnet.exchange.butterfly import carry_factor
 from subnet.exchange.commitment import Contribution, norm_limit
 from subnet.exchange.repair import Agreement
-from subnet.exchange.session import Round, Update
+from subnet.exchange.round import Round, Update
 from subnet.model.build import build_model
 from subnet.neuron import MAX_UIDS, Neuron
 
@@ -67,14 +67,14 @@ class Miner:
             update: Update | None = None
             if roster is not None:
                 neuron.enter("scatter", round_)
-                reduced = await exchange.reduce_part(round_, roster, contribution) if contribution else None
+                reduced = await exchange.reduce(round_, roster)
                 neuron.enter("gather", round_)
                 update = await exchange.gather(round_, roster, reduced)
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
             known = update
             if known is None and self._sent is not None and not agreement.agreed:
-                known = await exchange.hindsight(round_, state)
+                known = await exchange.leadership.hindsight(round_, state)
             self.settle(known, agreement)
             await asyncio.to_thread(neuron.save, round_, self.feedback.residual, self.trainer.state_dict())
             neuron.report(round_, update, agreement, _told(result, seconds), **_training(result, seconds, contribution))
@@ -106,7 +106,7 @@ class Miner:
             self._sent = None
             return None
         neuron = self.neuron
-        codec, layout = neuron.exchange.codec, neuron.layout
+        codec, layout = neuron.exchange.scheme.codec, neuron.layout
         total = self.feedback.add(neuron.state.theta - self.trainer.theta())
         leaves = encode_tree(codec, layout, _shortened(total, _MARGIN * norm_limit(neuron.run)))
         self._sent = decode_part(codec, layout, leaves, 0, layout.num_leaves)
@@ -121,18 +121,19 @@ class Miner:
         carried = update.carried(own, layout, agreement.agreed) if update is not None else []
         self.feedback.settle(self._sent, carried)
         self._sent = None
-        if update is not None and update.reduced is not None and agreement.agreed:
-            self._keep_residual(update)
+        if update is not None and agreement.agreed:
+            self._keep_residuals(update)
 
-    def _keep_residual(self, update: Update) -> None:
-        reduced, own = update.reduced, self.neuron.signer.ss58
-        assert reduced is not None
-        index = next(i for i, c in enumerate(update.roster.mean) if c.hotkey == own)
-        if index in update.missing:
-            return  # It was reduced but never published: the whole part is owed, not only what the codec lost of it.
-        start, stop = self.neuron.layout.span(*self.neuron.layout.parts(update.roster.averaged)[index])
-        factor = carry_factor(update.roster, reduced.included, own)
-        self.feedback.add_range(start, stop, reduced.residual * factor)
+    def _keep_residuals(self, update: Update) -> None:
+        """Owe what the output codec lost of the parts this miner reduced, if it is its word that was followed."""
+        own, layout = self.neuron.signer.ss58, self.neuron.layout
+        for reduced in update.reduced:
+            result = update.results.get(reduced.part)
+            if reduced.part in update.missing or result is None or result.reducer != own:
+                continue  # the whole part is still owed, or another has the same residual and keeps it
+            start, stop = layout.span(*layout.parts(update.roster.averaged)[reduced.part])
+            factor = carry_factor(self.neuron.exchange.scheme.rule, update.roster, reduced.included, own)
+            self.feedback.add_range(start, stop, reduced.residual * factor)
 
     def _restore(self) -> None:
         saved, self.neuron.resumed = self.neuron.resumed, None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,7 +21,7 @@ from subnet.diloco.aggregate import clip_factors, norm
 from subnet.diloco.codec import CodecError, decode_part
 from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
 from subnet.exchange.repair import Agreement, claims_of
-from subnet.exchange.session import Round, Update
+from subnet.exchange.round import Round, Update
 from subnet.neuron import MAX_UIDS, Neuron
 from subnet.scoring.loss import LossScore
 from subnet.scoring.table import Observation, ScoreTable, observe
@@ -28,6 +29,7 @@ from subnet.scoring.weights import weights
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.records import BadRecord
 from subnet.validator import scores
+from subnet.validator.audit import Audit
 from subnet.validator.evaluate import Evaluator
 
 log = logging.getLogger(__name__)
@@ -76,7 +78,7 @@ class Validator:
             update: Update | None = None
             if roster is not None:
                 neuron.enter("gather", round_)
-                update = await exchange.gather(round_, roster, None)
+                update = await exchange.gather(round_, roster, [])
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
             finished = await self._remember(round_, before.theta, update, agreement)
@@ -112,6 +114,8 @@ class Validator:
         baseline = await neuron.compute(self.evaluator.begin, finished.theta, beacon, window.round)
         roster = finished.update.roster
         clips = clip_factors([c.norm for c in roster.commitments])
+        after = await neuron.beacon(window.end, now.window.commit_end)
+        audit = Audit(neuron.exchange.scheme, finished.update, after, neuron.run.scoring.audit_rate)
         slots = asyncio.Semaphore(PARALLEL_PULLS)
 
         # Everybody has a turn of the same length: owners that keep this peer waiting must not use up the others' time.
@@ -126,13 +130,18 @@ class Validator:
                 delta = await self._contribution(finished, commitment, neuron.clock.block() + turn)
                 if delta is None:
                     return WORTHLESS
+                audit.note(commitment.hotkey, delta)
                 return await neuron.compute(self.evaluator.measure, commitment, uid, delta, clip)
 
         losses = await asyncio.gather(*(judge(c, k) for c, k in zip(roster.commitments, clips, strict=True)))
         if all(loss is None or loss is WORTHLESS for loss in losses):
             losses = [None] * len(losses)  # that nobody at all delivers says more of this validator's own link
+        faulty = finished.update.faults | await neuron.compute(audit.wrong)
+        for hotkey in sorted(faulty):
+            log.warning("round %d: %s signed for a part that its contributions do not give", window.round, hotkey)
         observed = [
-            (c.hotkey, self._observation(finished, c, loss)) for c, loss in zip(roster.commitments, losses, strict=True)
+            (c.hotkey, self._observation(finished, c, loss, c.hotkey not in faulty))
+            for c, loss in zip(roster.commitments, losses, strict=True)
         ]
         self.table = observe(self.table, window.round, dict(observed), neuron.run.scoring)
         await asyncio.to_thread(scores.save, self._path, self.table)
@@ -141,6 +150,7 @@ class Validator:
             "scores",
             round=window.round,
             held_out_loss=baseline,
+            faulty=sorted(faulty),
             drops={hotkey: _finite(o.loss.held_out) if o.loss else None for hotkey, o in observed},
             own_drops={hotkey: _finite(o.loss.own) if o.loss else None for hotkey, o in observed},
             ratings={hotkey: list(row.rating) for hotkey, row in self.table.rows.items()},
@@ -177,10 +187,10 @@ class Validator:
     async def _contribution(self, finished: Finished, commitment: Commitment, deadline: float) -> torch.Tensor | None:
         """The committed pseudo-gradient as fp32, or None when it cannot be had or is not what was declared."""
         exchange, window = self.neuron.exchange, finished.round.window
-        layout = exchange.layout
+        layout = exchange.scheme.layout
 
-        def decode(leaves: list[bytes]) -> torch.Tensor:
-            delta = decode_part(exchange.codec, layout, leaves, 0, layout.num_leaves)
+        def decode(leaves: Sequence[bytes]) -> torch.Tensor:
+            delta = decode_part(exchange.scheme.codec, layout, leaves, 0, layout.num_leaves)
             if abs(norm(delta) - commitment.norm) > NORM_TOLERANCE * max(commitment.norm, 1e-12):
                 raise BadRecord("declared norm differs from the contribution's")
             return delta
@@ -188,21 +198,29 @@ class Validator:
         try:
             return await self.neuron.compute(decode, await exchange.pull_contribution(window, commitment, deadline))
         except (FetchError, CodecError, BadRecord) as error:
-            exchange.drop(window, commitment.hotkey, error)
+            exchange.refusals.drop(window, commitment.hotkey, error)
             return None
 
-    def _observation(self, finished: Finished, commitment: Commitment, loss: LossScore | None) -> Observation:
-        """Participation: share of the parts that hold it, halved unless the part it reduces could be had as well."""
+    def _observation(
+        self, finished: Finished, commitment: Commitment, loss: LossScore | None, honest: bool
+    ) -> Observation:
+        """Participation: share of the parts that hold it, halved unless what it had to reduce could be had as well.
+
+        A reducer that is not `honest` gets nothing, whatever its contribution is worth.
+        """
         update, hotkey = finished.update, commitment.hotkey
         results = update.results.values()
         averaged = hotkey in {c.hotkey for c in update.roster.mean}
         if not averaged:
             participation = 1.0 if loss is not None and loss is not WORTHLESS else 0.0
+        elif not honest:
+            participation = 0.0
         else:
-            reduced = any(r.reducer == hotkey and r.part not in update.missing for r in results)
+            words = [part for part, by in update.words.items() if hotkey in by]
+            reduced = bool(words) and not set(words) & set(update.missing)
             held = sum(hotkey in r.included for r in results) / max(1, len(results))
             participation = held * (1.0 if reduced else 0.5)
-        return Observation(loss, participation, digest_ok=hotkey in finished.agreed)
+        return Observation(loss if honest else WORTHLESS, participation, digest_ok=hotkey in finished.agreed)
 
     async def _remember(
         self, round_: Round, theta: torch.Tensor, update: Update | None, agreement: Agreement
@@ -211,7 +229,7 @@ class Validator:
             return None
         window = round_.window
         exchange = self.neuron.exchange
-        claims = await claims_of(exchange.swarm, window.round, partial(exchange.drop, window))
+        claims = await claims_of(exchange.swarm, window.round, partial(exchange.refusals.drop, window))
         digest = agreement.majority.digest
         return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
 

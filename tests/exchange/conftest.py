@@ -25,7 +25,8 @@ from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.butterfly import ReducedPart
 from subnet.exchange.commitment import Contribution
 from subnet.exchange.roster import Member, Roster
-from subnet.exchange.session import Exchange, Facts, Round, Update
+from subnet.exchange.round import Facts, Round, Update
+from subnet.exchange.session import Exchange
 from subnet.exchange.window import Window
 from subnet.model.presets import parameter_shapes
 from subnet.swarm.network import Swarm
@@ -101,7 +102,7 @@ class Peer:
 
     def refusals(self, hotkey: str) -> dict[str, int]:
         """How often this peer dropped something of `hotkey`, by reason."""
-        return {reason: count for (whose, reason), count in self.exchange.dropped.items() if whose == hotkey}
+        return {reason: count for (whose, reason), count in self.exchange.refusals.counted.items() if whose == hotkey}
 
 
 class Village:
@@ -129,7 +130,9 @@ class Village:
         await until(lambda: all(everybody <= {p.hotkey, *p.swarm.peers} for p in peers))
         return peers
 
-    async def open_round(self, n: int, permits: Sequence[int] = (), earning: Sequence[int] = ()) -> Play:
+    async def open_round(
+        self, n: int, permits: Sequence[int] = (), earning: Sequence[int] = (), redundancy: int = 1
+    ) -> Play:
         """A new round at its first block with `n` members, of which some validate or earn (by index)."""
         self.round += 1
         window = Window.of_round(RUN.rounds, self.round)
@@ -138,7 +141,8 @@ class Village:
         peers = await self.assemble(n)
         for peer in self.running.values():
             await peer.swarm.enter_round(self.round, {s.ss58 for s in SIGNERS})
-            peer.exchange.dropped.clear()
+            peer.exchange.refusals.counted.clear()
+            peer.exchange.redundancy = redundancy
             peer.swarm.store.drop_before(self.round)
         members = {p.hotkey: Member(p.hotkey, float(i in earning), i in permits) for i, p in enumerate(peers)}
         facts = asyncio.ensure_future(_known(Facts(self.round.to_bytes(32, "big"), members)))
@@ -159,7 +163,7 @@ class Village:
         bootstrap = [m for peer in self.running.values() for m in peer.swarm.maddrs]
         registered = Rows([Row(s.ss58) for s in SIGNERS])
         swarm = await Swarm.start(node, SIGNERS[i], RUN, registered, self.clock.block, bootstrap=bootstrap)
-        exchange = Exchange(RUN, run_id(RUN), LAYOUT, CODEC, swarm, self.clock, SIGNERS[i])  # type: ignore[arg-type]
+        exchange = Exchange(RUN, run_id(RUN), LAYOUT, swarm, self.clock, SIGNERS[i])  # type: ignore[arg-type]
         return Peer(SIGNERS[i], swarm, exchange)
 
 
@@ -213,16 +217,19 @@ class Play:
     def agreeing(self, peer: Peer) -> Any:
         return peer.exchange.agree_on_roster(self.round, self.contributions.get(peer.hotkey), self.state)
 
-    def reducing(self, peer: Peer, roster: Roster) -> Any:
-        return peer.exchange.reduce_part(self.round, roster, self.contributions[peer.hotkey])
+    async def reducing(self, peer: Peer, roster: Roster) -> ReducedPart | None:
+        """The one part that this peer reduces (without redundancy)."""
+        parts = await peer.exchange.reduce(self.round, roster)
+        return parts[0] if parts else None
+
+    def gathering(self, peer: Peer, roster: Roster, reduced: ReducedPart | None) -> Any:
+        return peer.exchange.gather(self.round, roster, [reduced] if reduced is not None else [])
 
     async def gather(
         self, peers: Sequence[Peer], roster: Roster, reduced: Sequence[ReducedPart | None], missing: Sequence[int] = ()
     ) -> list[Update]:
         """All of `peers` gather; the gather deadline passes once each has every part of `reduced` but the `missing`."""
-        tasks = [
-            asyncio.ensure_future(p.exchange.gather(self.round, roster, r)) for p, r in zip(peers, reduced, strict=True)
-        ]
+        tasks = [asyncio.ensure_future(self.gathering(p, roster, r)) for p, r in zip(peers, reduced, strict=True)]
         silent = {roster.commitments[part].hotkey for part in missing}
         roots = [r.root for p, r in zip(peers, reduced, strict=True) if r is not None and p.hotkey not in silent]
         await until(lambda: all(p.swarm.store.entry(root) for p in peers for root in roots))

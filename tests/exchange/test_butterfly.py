@@ -1,17 +1,20 @@
 import pytest
 import torch
 
+from subnet.diloco.aggregate import Mean
 from subnet.diloco.codec import CodecError, Int8, decode_part, encode_tree
 from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import hash_leaves, root
+from subnet.diloco.scheme import Scheme
 from subnet.exchange.butterfly import PartResult, carry_factor, open_contribution_part, open_part, part_body, reduce
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.roster import Roster
-from subnet.exchange.session import Update
+from subnet.exchange.round import Update
 from subnet.swarm.records import BadRecord, Record
 
 LAYOUT = Layout.of([("a", (8, 40)), ("b", (16,)), ("c", (64, 8))], 64)
 CODEC = Int8(32)
+SCHEME = Scheme(LAYOUT, CODEC, CODEC, Mean())
 
 
 def contributions(n, seed=0):
@@ -33,13 +36,13 @@ def record(roster, part, body, hotkey=None):
 def test_parts_put_together_are_the_mean_of_everybody(peers):
     trees, roster = contributions(peers)
     whole = torch.zeros(LAYOUT.numel)
-    for start, stop in LAYOUT.parts(peers):
+    for part, (start, stop) in enumerate(LAYOUT.parts(peers)):
         values = [
-            open_contribution_part(CODEC, LAYOUT, c, t[start:stop], start, stop)
+            open_contribution_part(SCHEME, c, t[start:stop], start, stop)
             for c, t in zip(roster.commitments, trees, strict=True)
         ]
-        made = reduce(CODEC, LAYOUT, roster, start, stop, values)
-        again = reduce(CODEC, LAYOUT, roster, start, stop, values)
+        made = reduce(SCHEME, roster, part, values)
+        again = reduce(SCHEME, roster, part, values)
         assert made.leaves == again.leaves and made.root == again.root
         first, last = LAYOUT.span(start, stop)
         whole[first:last] = decode_part(CODEC, LAYOUT, made.leaves, start, stop) + made.residual
@@ -56,29 +59,29 @@ def test_an_absent_contributor_costs_only_its_share():
     trees, roster = contributions(4)
     start, stop = LAYOUT.parts(4)[1]
     values = [
-        open_contribution_part(CODEC, LAYOUT, c, t[start:stop], start, stop)
+        open_contribution_part(SCHEME, c, t[start:stop], start, stop)
         for c, t in zip(roster.commitments, trees, strict=True)
     ]
     values[2] = None
-    made = reduce(CODEC, LAYOUT, roster, start, stop, values)
+    made = reduce(SCHEME, roster, 1, values)
     assert made.included == [True, True, False, True]
     body = part_body(1, made.root, roster, made.included)
     assert open_part(record(roster, 1, body), roster).included == {"h0", "h1", "h3"}
-    assert carry_factor(roster, made.included, "h2") == 0.0
-    assert carry_factor(roster, made.included, "h1") > 1.0
+    assert carry_factor(Mean(), roster, made.included, "h2") == 0.0
+    assert carry_factor(Mean(), roster, made.included, "h1") > 1.0
 
 
 def test_a_part_with_more_norm_than_declared_is_refused():
     trees, roster = contributions(2)
     liar = Commitment("h0", roster.commitments[0].root, roster.commitments[0].norm / 10, 100, 1, b"s" * 32)
     with pytest.raises(BadRecord, match="norm"):
-        open_contribution_part(CODEC, LAYOUT, liar, trees[0], 0, LAYOUT.num_leaves)
+        open_contribution_part(SCHEME, liar, trees[0], 0, LAYOUT.num_leaves)
 
 
 def test_malformed_leaves_are_refused():
     trees, roster = contributions(2)
     with pytest.raises(CodecError):
-        open_contribution_part(CODEC, LAYOUT, roster.commitments[0], [b"", *trees[0][1:]], 0, LAYOUT.num_leaves)
+        open_contribution_part(SCHEME, roster.commitments[0], [b"", *trees[0][1:]], 0, LAYOUT.num_leaves)
 
 
 def test_part_records_are_checked_against_the_roster():
@@ -102,7 +105,7 @@ def test_part_records_are_checked_against_the_roster():
 
 def update_of(roster, missing=(), included=("h0", "h1", "h2", "h3")):
     results = {p: PartResult(p, f"h{p}", b"p" * 32, roster.root, frozenset(included)) for p in range(roster.averaged)}
-    return Update(roster, torch.zeros(LAYOUT.numel), results, list(missing))
+    return Update(roster, torch.zeros(LAYOUT.numel), results=results, missing=list(missing))
 
 
 def test_what_a_round_took_is_owed_no_longer():

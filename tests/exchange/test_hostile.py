@@ -21,14 +21,14 @@ from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.butterfly import part_body
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.roster import leader_order, pack_roster
-from subnet.exchange.session import Round
+from subnet.exchange.round import Round
 from subnet.exchange.window import Window
 from subnet.model.build import init_theta
 from subnet.scoring.loss import LossScore
 from subnet.scoring.table import Observation, ScoreTable, observe
 from subnet.validator.loop import Finished, Validator
 
-from .conftest import CODEC, LAYOUT, PATIENCE, RUN, Peer, Play, Village, contribution, random_values, until
+from .conftest import CODEC, LAYOUT, PATIENCE, RUN, Peer, Play, Village, until
 
 
 async def in_order(play: Play) -> list[Peer]:
@@ -70,7 +70,7 @@ def test_a_reducer_that_has_nothing_to_average_offers_no_part(village: Village) 
         await play.commit()
         roster = (await play.agree())[0]
         peer, gone = play.peers
-        play.contributions[peer.hotkey] = contribution(random_values(77))
+        peer.exchange._mine = (b"another", [])
         await village.end(gone)
         village.clock.patience = PATIENCE
         assert await play.reducing(peer, roster) is None
@@ -96,9 +96,7 @@ def test_a_reducer_that_signs_more_than_any_mean_can_be_costs_its_part(village: 
         assert await liar.swarm.publish("part", play.window.round, body, subkey=str(part))
         reduced = await asyncio.gather(*(play.reducing(p, roster) for p in honest))
         await play.all_see("part", {liar.hotkey})
-        updates = await asyncio.gather(
-            *(p.exchange.gather(play.round, roster, r) for p, r in zip(honest, reduced, strict=True))
-        )
+        updates = await asyncio.gather(*(play.gathering(p, roster, r) for p, r in zip(honest, reduced, strict=True)))
         for update in updates:
             assert update.missing == [part]
             assert torch.equal(update.delta, play.expected(update))
@@ -222,7 +220,7 @@ def test_announcing_a_part_that_nobody_can_have_is_not_reducing(village: Village
         assert update.missing == [part] and part in update.results
         validator = validator_of(watcher, play, tmp_path)
         finished = Finished(play.round, torch.zeros(0), update, frozenset())
-        seen = {c.hotkey: validator._observation(finished, c, None).participation for c in roster.commitments}
+        seen = {c.hotkey: validator._observation(finished, c, None, True).participation for c in roster.commitments}
         assert seen == {p.hotkey: 0.5 if p is rider else 1.0 for p in play.peers}
 
     village.run(act())

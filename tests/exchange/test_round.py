@@ -20,7 +20,7 @@ from subnet.exchange.butterfly import part_body
 from subnet.exchange.commitment import Commitment, Contribution
 from subnet.exchange.repair import Agreement
 from subnet.exchange.roster import Roster, leader_order
-from subnet.exchange.session import Update
+from subnet.exchange.round import Update
 from subnet.miner.loop import Miner
 from subnet.swarm.blobs import FetchError
 
@@ -72,7 +72,7 @@ def test_everybody_ends_with_the_same_reference_mean(village: Village, n: int) -
         for update in updates:
             assert update.roster.averaged == n == len(update.results)
             assert all(result.included == everybody for result in update.results.values())
-        assert not any(p.exchange.dropped for p in play.peers)
+        assert not any(p.exchange.refusals.counted for p in play.peers)
 
     village.run(act())
 
@@ -87,7 +87,7 @@ def test_who_is_listed_but_not_averaged_follows_all_the_same(village: Village) -
         assert (len(roster.commitments), roster.averaged) == (8, 4 + RUN.rounds.newcomers)
         earning = {p.hotkey for p in play.peers[:4]}
         assert earning <= {c.hotkey for c in roster.mean}
-        reducing = {p.hotkey for p, u in zip(play.peers, updates, strict=True) if u.reduced is not None}
+        reducing = {p.hotkey for p, u in zip(play.peers, updates, strict=True) if u.reduced}
         assert reducing == {c.hotkey for c in roster.mean}
 
     village.run(act())
@@ -183,9 +183,9 @@ def test_gone_during_gather_costs_nothing_once_one_peer_has_its_part(village: Vi
         roster = (await play.agree())[0]
         reduced = await asyncio.gather(*(play.reducing(p, roster) for p in play.peers))
         dead, first, *rest = play.peers
-        updates = [await first.exchange.gather(play.round, roster, reduced[1])]
+        updates = [await play.gathering(first, roster, reduced[1])]
         await village.end(dead)
-        updates += await asyncio.gather(*(p.exchange.gather(play.round, roster, None) for p in rest))
+        updates += await asyncio.gather(*(play.gathering(p, roster, None) for p in rest))
         check_alike(play, updates, missing=[])
         assert village.clock.block() < play.window.gather_end
 
@@ -347,13 +347,14 @@ def test_who_missed_the_roster_learns_what_of_its_work_was_taken(village: Villag
         absent, *present = play.peers
         rosters = await play.agree()
         absent_part = part_of(rosters[0], absent)
-        assert await absent.exchange.hindsight(play.round, play.state) is None  # nobody has reduced anything yet
+        hindsight = absent.exchange.leadership.hindsight
+        assert await hindsight(play.round, play.state) is None  # nobody has reduced anything yet
         reduced = await asyncio.gather(*(play.reducing(p, rosters[0]) for p in present))
         updates = await play.gather(present, rosters[0], reduced, missing=[absent_part])
         play.clock.move_to(play.window.end)
-        found = await absent.exchange.hindsight(play.round, play.state)
+        found = await hindsight(play.round, play.state)
         assert found is not None
-        assert (found.roster.root, found.results, found.reduced) == (rosters[0].root, updates[0].results, None)
+        assert (found.roster.root, found.results, found.reduced) == (rosters[0].root, updates[0].results, [])
         whole = [LAYOUT.span(*run) for part, run in enumerate(LAYOUT.parts(4)) if part != absent_part]
         assert found.carried(absent.hotkey, LAYOUT, agreed=False) == whole
 
@@ -423,9 +424,7 @@ def test_a_reduced_part_that_does_not_decode_is_missing_for_everybody(village: V
         assert await liar.swarm.publish("part", play.window.round, body, subkey=str(part))
         reduced = await asyncio.gather(*(play.reducing(p, roster) for p in honest))
         await play.all_see("part", {liar.hotkey})
-        updates = await asyncio.gather(
-            *(p.exchange.gather(play.round, roster, r) for p, r in zip(honest, reduced, strict=True))
-        )
+        updates = await asyncio.gather(*(play.gathering(p, roster, r) for p, r in zip(honest, reduced, strict=True)))
         check_alike(play, updates, missing=[part])
         # The bytes are what was signed: asking again would bring the same ones, so nobody waits for the deadline.
         assert village.clock.block() < play.window.gather_end
@@ -458,7 +457,7 @@ def test_a_part_by_another_than_its_reducer_is_dropped_once(village: Village) ->
 def miner_of(peer: Peer) -> Miner:
     """A miner without a model: what it owes and how it settles, on this peer's exchange."""
     miner = object.__new__(Miner)
-    miner.neuron = SimpleNamespace(signer=peer.signer, layout=LAYOUT)  # type: ignore[assignment]
+    miner.neuron = SimpleNamespace(signer=peer.signer, layout=LAYOUT, exchange=peer.exchange)  # type: ignore[assignment]
     miner.feedback = ErrorFeedback(LAYOUT.numel)
     miner._sent = None
     return miner
@@ -521,7 +520,7 @@ def test_what_a_round_did_not_carry_stays_in_the_error_feedback(
             for peer, update in zip(play.peers, updates, strict=True):
                 miners[peer.hotkey].settle(update, Agreement(None, agreed=True))
                 balance[peer.hotkey] -= taken_from(play, peer, update)
-                if update.reduced is not None and part_of(roster, peer) not in silent:
+                if update.reduced and part_of(roster, peer) not in silent:
                     balance[peer.hotkey] += owed_as_reducer(play, peer, update)
         for hotkey, miner in miners.items():
             owed = miner.feedback.residual.double()

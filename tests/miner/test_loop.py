@@ -5,13 +5,13 @@ from types import SimpleNamespace
 import torch
 
 from subnet.config import load_run
-from subnet.diloco.codec import codec_of
 from subnet.diloco.feedback import ErrorFeedback
 from subnet.diloco.inner import InnerResult
 from subnet.diloco.layout import Layout
+from subnet.diloco.scheme import Scheme
 from subnet.exchange.commitment import norm_limit
 from subnet.exchange.repair import Agreement
-from subnet.exchange.session import Update
+from subnet.exchange.round import Update
 from subnet.miner.loop import Miner, _told
 from subnet.model.presets import parameter_shapes
 
@@ -27,7 +27,7 @@ def miner_with(gradient: torch.Tensor) -> Miner:
         layout=LAYOUT,
         signer=SimpleNamespace(ss58="5me"),
         state=SimpleNamespace(theta=gradient),
-        exchange=SimpleNamespace(codec=codec_of(RUN.codec)),
+        exchange=SimpleNamespace(scheme=Scheme.of(RUN, LAYOUT)),
     )
     miner.trainer = SimpleNamespace(theta=lambda: torch.zeros(LAYOUT.numel))  # type: ignore[assignment]
     miner.feedback = ErrorFeedback(LAYOUT.numel)
@@ -44,7 +44,7 @@ def averaged_alone() -> Update:
     commitment = SimpleNamespace(hotkey="5me")
     roster = SimpleNamespace(commitments=(commitment,), averaged=1, mean=(commitment,))
     results = {0: SimpleNamespace(included=frozenset({"5me"}))}
-    return Update(roster, torch.zeros(0), results)  # type: ignore[arg-type]
+    return Update(roster, torch.zeros(0), results=results)  # type: ignore[arg-type]
 
 
 def test_training_is_told_with_its_loss_and_rate():

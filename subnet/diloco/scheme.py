@@ -1,0 +1,37 @@
+"""How the vectors of a run are cut, encoded and brought together: what a reducer, an auditor and a validator share.
+
+A bundle without behaviour of its own; the parts are in `layout`, `codec` and `aggregate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from subnet.config import AggregateConfig, RunConfig
+from subnet.diloco.aggregate import CenteredClip, Mean, Rule, Trimmed
+from subnet.diloco.codec import Codec, codec_of, reduced_codec_of
+from subnet.diloco.layout import Layout
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """`codec` encodes contributions, `reduced` the parts made of them by `rule`."""
+
+    layout: Layout
+    codec: Codec
+    reduced: Codec
+    rule: Rule
+
+    @classmethod
+    def of(cls, run: RunConfig, layout: Layout) -> Scheme:
+        """The scheme that a run names."""
+        return cls(layout, codec_of(run.codec), reduced_codec_of(run.codec), rule_of(run.aggregate))
+
+
+def rule_of(cfg: AggregateConfig) -> Rule:
+    """The aggregation rule that a run names."""
+    if cfg.rule == "trimmed":
+        return Trimmed(cfg.trim)
+    if cfg.rule == "centered_clip":
+        return CenteredClip(cfg.radius, cfg.iterations)
+    return Mean(cfg.over)

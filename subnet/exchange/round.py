@@ -1,0 +1,66 @@
+"""A round as its phases hand it on: what the chain says at its beginning, what this peer gathered at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+import torch
+
+from subnet.diloco.layout import Layout
+from subnet.exchange.butterfly import PartResult, ReducedPart
+from subnet.exchange.roster import Member, Roster
+from subnet.exchange.window import Window
+
+# A DHT look-up takes some tens of milliseconds; polling faster than this only burns the CPU that training wants.
+POLL_SECONDS = 0.15
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the chain says of a round at its first block: its beacon and the registered members."""
+
+    beacon: bytes
+    members: dict[str, Member]
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round as it begins; the chain's `facts` are read meanwhile, since training needs none of them."""
+
+    window: Window
+    facts: asyncio.Task[Facts]
+
+
+@dataclass
+class Update:
+    """What this peer gathered: the averaged pseudo-gradient and whose contribution is in which part.
+
+    `delta` is fp32 of the layout's size, zero in the parts that are `missing`; in hindsight (`Leadership.hindsight`)
+    it is empty: nothing to apply. `words` holds every reducer's signed word on each part, `results` the one followed,
+    gathered or not; `faults` the reducers whose part is not what the contributions give. `reduced`: this peer's own.
+    """
+
+    roster: Roster
+    delta: torch.Tensor
+    words: dict[int, dict[str, PartResult]] = field(default_factory=dict)
+    results: dict[int, PartResult] = field(default_factory=dict)
+    missing: list[int] = field(default_factory=list)
+    reduced: list[ReducedPart] = field(default_factory=list)
+    faults: set[str] = field(default_factory=set)
+
+    def carried(self, hotkey: str, layout: Layout, agreed: bool) -> list[tuple[int, int]]:
+        """Element ranges `(start, stop)` of this hotkey's contribution that the round took: they are owed no longer.
+
+        `agreed` is whether the state this update led to is the majority's; if not, this peer's own view of the round
+        was the wrong one, and the reducers' signed words decide. A contribution that is listed but by the rule not
+        averaged has done all it was for: to keep it would pile up, round after round, what the others learnt as well.
+        """
+        if hotkey in {c.hotkey for c in self.roster.commitments[self.roster.averaged :]}:
+            return [(0, layout.numel)]
+        ranges = []
+        for part, (start, stop) in enumerate(layout.parts(self.roster.averaged)):
+            result = self.results.get(part)
+            if result is not None and hotkey in result.included and (not agreed or part not in self.missing):
+                ranges.append(layout.span(start, stop))
+        return ranges
