@@ -21,8 +21,8 @@ from subnet.diloco.codec.base import CodecError, FixedSizeCodec, windows
 Floats = NDArray[np.float32]
 
 # A value whose magnitude is below TINY may become zero: scales would come near the denormals, which some machines
-# flush. Nothing from HUGE on is encoded, and nothing decodes to more than half of it, so that the mean of whatever
-# decodes can always be encoded again.
+# flush. Nothing from HUGE on is encoded, and what decodes stays 0.7 % below, so that the mean of whatever decodes can
+# always be encoded again.
 TINY = np.float32(2.0**-100)
 HUGE = np.float32(2.0**101)
 # Elements whose leaves are made together, and elements multiplied at once: the temporaries of these many stay in a
