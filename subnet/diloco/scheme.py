@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from subnet.config import AggregateConfig, RunConfig
 from subnet.diloco.aggregate import CenteredClip, Mean, Rule, Trimmed
-from subnet.diloco.codec import Codec, codec_of, reduced_codec_of
+from subnet.diloco.codec import Codec, Sparse, codec_of, reduced_codec_of
 from subnet.diloco.layout import Layout
 
 
@@ -21,6 +21,15 @@ class Scheme:
     codec: Codec
     reduced: Codec
     rule: Rule
+
+    @property
+    def selective(self) -> bool:
+        """Whether reduced parts leave elements out, which decode to zero.
+
+        What was sent of those is then still owed by whoever sent it; only the error of the others is the reducer's. A
+        dense codec's zeros are part of its rounding: members that cancelled out would owe their noise for ever.
+        """
+        return isinstance(self.reduced, Sparse)
 
     @classmethod
     def of(cls, run: RunConfig, layout: Layout) -> Scheme:

@@ -41,7 +41,8 @@ class PartResult:
 class ReducedPart:
     """Part `part` as its reducer made it: encoded leaves, who is in it, and the output codec's error to carry over.
 
-    `residual` is fp32 of the part's size: exact mean minus what the encoded leaves decode to.
+    `residual` is fp32 of the part's size: exact mean minus what the encoded leaves decode to; zero at elements that a
+    selective codec left out (`Scheme.selective`).
     """
 
     part: int
@@ -126,7 +127,10 @@ def reduce(scheme: Scheme, roster: Roster, part: int, values: Sequence[torch.Ten
     norms = [c.norm for c in roster.mean]
     mean = reduce_part(values, tokens, norms, scheme.rule)
     leaves = encode_part(scheme.reduced, scheme.layout, mean, start, stop)
-    residual = mean - decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
+    encoded = decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
+    residual = mean - encoded
+    if scheme.selective:
+        residual[encoded == 0.0] = 0.0
     return ReducedPart(part, leaves, merkle_root(hash_leaves(leaves)), [x is not None for x in values], residual)
 
 

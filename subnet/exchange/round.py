@@ -49,6 +49,16 @@ class Update:
     reduced: list[ReducedPart] = field(default_factory=list)
     faults: set[str] = field(default_factory=set)
 
+    def left_out(self, hotkey: str, layout: Layout) -> torch.Tensor:
+        """Boolean, of the layout's size: where a selective codec left out what this hotkey, if averaged, had sent."""
+        if not self.delta.numel() or hotkey not in {c.hotkey for c in self.roster.mean}:
+            return torch.zeros(layout.numel, dtype=torch.bool)
+        mask = self.delta == 0.0
+        for part in self.missing:
+            first, last = layout.span(*layout.parts(self.roster.averaged)[part])
+            mask[first:last] = False
+        return mask
+
     def carried(self, hotkey: str, layout: Layout, agreed: bool) -> list[tuple[int, int]]:
         """Element ranges `(start, stop)` of this hotkey's contribution that the round took: they are owed no longer.
 

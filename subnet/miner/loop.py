@@ -119,6 +119,8 @@ class Miner:
             return
         own, layout = self.neuron.signer.ss58, self.neuron.layout
         carried = update.carried(own, layout, agreement.agreed) if update is not None else []
+        if update is not None and self.neuron.exchange.scheme.selective:
+            self._sent[update.left_out(own, layout)] = 0.0
         self.feedback.settle(self._sent, carried)
         self._sent = None
         if update is not None and agreement.agreed:

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from subnet.diloco.aggregate import Mean
-from subnet.diloco.codec import CodecError, Int8, decode_part, encode_tree
+from subnet.diloco.codec import CodecError, Int8, Sparse, decode_part, encode_tree
 from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import hash_leaves, root
 from subnet.diloco.scheme import Scheme
@@ -53,6 +53,20 @@ def test_parts_put_together_are_the_mean_of_everybody(peers):
     clipped = [x * min(1.0, middle / c.norm) for x, c in zip(exact, roster.commitments, strict=True)]
     expected = sum(x * t for x, t in zip(clipped, tokens / tokens.sum(), strict=True))
     torch.testing.assert_close(whole, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_what_a_selective_codec_left_out_is_not_the_reducers_to_keep():
+    trees, roster = contributions(4)
+    start, stop = LAYOUT.parts(4)[0]
+    values = [decode_part(CODEC, LAYOUT, t[start:stop], start, stop) for t in trees]
+    sparse = Sparse(4, 64)
+    made = reduce(Scheme(LAYOUT, CODEC, sparse, Mean()), roster, 0, values)
+    encoded = decode_part(sparse, LAYOUT, made.leaves, start, stop)
+    exact = reduce(SCHEME, roster, 0, values)
+    mean = decode_part(CODEC, LAYOUT, exact.leaves, start, stop) + exact.residual
+    assert 0 < encoded.count_nonzero() < encoded.numel()
+    assert not made.residual[encoded == 0.0].any()
+    torch.testing.assert_close((made.residual + encoded)[encoded != 0.0], mean[encoded != 0.0])
 
 
 def test_an_absent_contributor_costs_only_its_share():

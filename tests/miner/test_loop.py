@@ -1,10 +1,11 @@
 """A miner's contribution: what is encoded, what is kept."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
 
-from subnet.config import load_run
+from subnet.config import CodecConfig, load_run
 from subnet.diloco.feedback import ErrorFeedback
 from subnet.diloco.inner import InnerResult
 from subnet.diloco.layout import Layout
@@ -19,7 +20,7 @@ RUN = load_run("demo")
 LAYOUT = Layout.of(parameter_shapes(RUN.model).items(), RUN.codec.leaf_size)
 
 
-def miner_with(gradient: torch.Tensor) -> Miner:
+def miner_with(gradient: torch.Tensor, codec: CodecConfig = RUN.codec) -> Miner:
     """A miner whose inner steps gave `gradient`, without a swarm or a model."""
     miner = object.__new__(Miner)
     miner.neuron = SimpleNamespace(  # type: ignore[assignment]
@@ -27,7 +28,7 @@ def miner_with(gradient: torch.Tensor) -> Miner:
         layout=LAYOUT,
         signer=SimpleNamespace(ss58="5me"),
         state=SimpleNamespace(theta=gradient),
-        exchange=SimpleNamespace(scheme=Scheme.of(RUN, LAYOUT)),
+        exchange=SimpleNamespace(scheme=Scheme.of(replace(RUN, codec=codec), LAYOUT)),
     )
     miner.trainer = SimpleNamespace(theta=lambda: torch.zeros(LAYOUT.numel))  # type: ignore[assignment]
     miner.feedback = ErrorFeedback(LAYOUT.numel)
@@ -69,3 +70,19 @@ def test_what_inner_steps_give_is_sent_as_it_is():
     assert contribution is not None
     miner.settle(averaged_alone(), Agreement(None, agreed=True))
     assert miner.feedback.residual.abs().max() < RUN.train.lr * 6 / 254
+
+
+def test_what_a_sparse_mean_left_out_is_still_owed():
+    miner = miner_with(gradient(RUN.train.lr), replace(RUN.codec, name="sparse"))
+    contribution = miner.contribute(InnerResult(steps=1, tokens=8, losses=[1.0]))
+    assert contribution is not None and miner._sent is not None
+    sent = miner._sent.clone()
+    update = averaged_alone()
+    update.delta = sent.clone()
+    (kept,) = sent.nonzero()[::2].unbind(1)
+    (left_out,) = sent.nonzero()[1::2].unbind(1)
+    update.delta[left_out] = 0.0
+    miner.settle(update, Agreement(None, agreed=True))
+    owed = miner.feedback.residual
+    assert torch.equal(owed[left_out], gradient(RUN.train.lr)[left_out])
+    assert torch.equal(owed[kept], (gradient(RUN.train.lr) - sent)[kept])
