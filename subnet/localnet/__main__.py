@@ -85,6 +85,8 @@ async def _run(arguments: argparse.Namespace) -> int:
             store, arguments.block_time, Rules(arguments.tempo, arguments.weights_rate_limit)
         )
         await node.run(chain, block_time, arguments.host, arguments.port, stop)
+        kept = "nothing is kept" if folder is None else f"its state is in {folder}"
+        print(f"localnet stopped at block {chain.head.number}; {kept}", flush=True)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise LocalnetError(

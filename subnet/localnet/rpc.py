@@ -28,6 +28,8 @@ MAX_SUBSCRIPTIONS = 1024
 """Per connection, as Substrate's default."""
 MAX_UNSENT = 4096
 """Messages waiting for a client before it is disconnected."""
+GOODBYE_SECONDS = 0.5
+"""For clients to answer the goodbye; whoever does not is cut off."""
 
 ORIGINS = [
     None,
@@ -113,7 +115,11 @@ class Connection:
             self._unsent.put_nowait(json.dumps(message, separators=(",", ":")))
         except asyncio.QueueFull:
             logger.warning("a client does not read its messages; disconnected")
-            self._socket.transport.abort()
+            self.abort()
+
+    def abort(self) -> None:
+        """Hang up without a goodbye."""
+        self._socket.transport.abort()
 
     async def run(self) -> None:
         writer = asyncio.create_task(self._write())
@@ -192,8 +198,11 @@ class RpcServer:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._server.wait_closed(), timeout=2)
+            closed = asyncio.ensure_future(self._server.wait_closed())
+            await asyncio.wait([closed], timeout=GOODBYE_SECONDS)
+            for connection in list(self._connections):
+                connection.abort()
+            await asyncio.wait([closed], timeout=GOODBYE_SECONDS)
 
     async def _serve(self, socket: ServerConnection) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
