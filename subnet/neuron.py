@@ -353,6 +353,11 @@ def _resume(node: NodeConfig, run: RunConfig, layout: Layout) -> checkpoint.Chec
 
 
 def _prepare(run: RunConfig, node: NodeConfig) -> Shards:
+    if node.data_path is not None and run.data.source == "stdlib":
+        raise UserError(
+            f"--data.path {node.data_path} cannot be used: the run trains on Python's own sources (data.source is "
+            "'stdlib'); leave the flag out, or choose a run with data.source 'folder' or 'shards'"
+        )
     data = run.data if node.data_path is None else replace(run.data, path=str(node.data_path))
     return prepare(data, shards_folder(), run.model.seq_len, Progress(_log_data))
 

@@ -121,8 +121,9 @@ class Chain:
         """
         try:
             chain = cls(network)
-        except ValueError as error:
-            raise UserError(f"--subtensor.network: {error}") from None
+        except ValueError:
+            known = "finney, test, archive, local, or a ws:// or wss:// URL"
+            raise UserError(f"--subtensor.network: there is no network '{network}'; give {known}") from None
         rpc.quiet_session_ends()
         try:
             await chain._read(chain._client.connect(), timeout)

@@ -19,10 +19,15 @@ from subnet.chain.client import Chain
 from subnet.chain.errors import BlockMissing
 from subnet.chain.flags import ChainFlags, add_chain_flags
 from subnet.chain.metagraph import Metagraph, Row
+from subnet.errors import UserError
 
 DAY = 86_400
 WIDE = 130
 """Columns from which full hotkeys fit."""
+LEGEND = (
+    "role: by what it earned in the last epoch; stake, epoch, per day: alpha; inc, div: shares of the miners' and",
+    "the validators' reward; vp: validator permit (on a small subnet all with stake); set: weights, blocks ago",
+)
 EXPLORERS = {"finney": "https://taostats.io/hotkey/{hotkey}"}
 
 
@@ -33,7 +38,7 @@ class Earning:
     uid: int
     hotkey: str
     role: str
-    """validator, miner, both, or - for one that earned nothing and has no permit; `owner` goes before it."""
+    """validator, miner, both, or - for one that earned nothing and never set weights; `owner` goes before it."""
     stake: float
     incentive: float
     dividends: float
@@ -108,12 +113,9 @@ def summarize(history: list[Metagraph], network: str, block_time: float) -> Earn
 
 
 def render(earnings: Earnings, console: Console) -> None:
-    """Print the table for people: hotkeys in full where the console is wide enough, else by their ends.
-
-    inc, div: shares of the miners' and the validators' reward; vp: validator permit; set: when weights were last set,
-    in blocks ago.
-    """
+    """Print the table for people; hotkeys that the console is too narrow for are listed in full below it."""
     several = earnings.epochs > 1
+    wide = console.width >= WIDE
     caption = f"alpha, without the owner's cut; epoch: {earnings.tempo} blocks of {earnings.block_time:.2f} s"
     if several:
         caption += f"; earned in {earnings.epochs} epochs"
@@ -127,7 +129,7 @@ def render(earnings: Earnings, console: Console) -> None:
     table.add_column("vp", no_wrap=True)
     table.add_column("set", justify="right", no_wrap=True)
     for row in earnings.rows:
-        name = row.hotkey if console.width >= WIDE else f"{row.hotkey[:5]}…{row.hotkey[-3:]}"
+        name = row.hotkey if wide else f"{row.hotkey[:5]}…{row.hotkey[-3:]}"
         table.add_row(
             str(row.uid),
             Text(name, style=f"link {row.link}" if row.link else ""),
@@ -142,6 +144,11 @@ def render(earnings: Earnings, console: Console) -> None:
             "never" if row.weights_set is None else f"-{earnings.block - row.weights_set}",
         )
     console.print(table)
+    for text in LEGEND:
+        console.print(text, style="dim", highlight=False)
+    if not wide:
+        for row in sorted(earnings.rows, key=lambda row: row.uid):
+            console.print(f"uid {row.uid:>3}  {row.hotkey}", highlight=False)
 
 
 def main(argv: list[str]) -> int:
@@ -152,7 +159,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)
     flags = ChainFlags.of(args)
-    earnings = asyncio.run(_fetch(flags, max(1, args.epochs)))
+    if args.epochs < 1:
+        raise UserError(f"--epochs must be at least 1, got {args.epochs}")
+    earnings = asyncio.run(_fetch(flags, args.epochs))
     if args.json:
         print(json.dumps(asdict(earnings), indent=2))
     else:
@@ -177,8 +186,8 @@ def _paid(row: Row, metagraph: Metagraph) -> float:
 
 def _role(row: Row, metagraph: Metagraph) -> str:
     mines = row.incentive > 0
-    # A permit alone says little: on a small subnet every miner that has earned stake gets one.
-    validates = row.dividends > 0 or (row.permit and not mines)
+    # A permit says little: on a small subnet every miner that has earned stake gets one.
+    validates = row.dividends > 0 or (row.last_update > row.registered_at and not mines)
     role = "both" if validates and mines else "validator" if validates else "miner" if mines else "-"
     if row.hotkey != metagraph.owner_hotkey:
         return role

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -30,6 +31,7 @@ from subnet.demo import view
 from subnet.demo.board import Board, Pay, Seat
 from subnet.demo.stage import NETUID, Stage
 from subnet.errors import UserError
+from subnet.home import shards_folder
 
 BLOCK_TIME = 0.25
 TEMPO = 72
@@ -38,6 +40,7 @@ PURSE = 5_000.0
 """TAO every participant is given: enough to register, to stake, and to found the subnet."""
 LATE = 0.35
 """When the late joiner is started, as a share of the demo."""
+MIN_MINUTES = 1.5
 LOOK_SECONDS = 0.5
 CHAIN_LOOK_SECONDS = 3.0
 
@@ -51,8 +54,10 @@ def main(argv: list[str]) -> int:
     flags.add_argument("--run", default="demo", help="run file, or the name of one that is shipped")
     flags.add_argument("--out", type=Path, help="folder for everything it writes (out/demo-TIME)")
     args = flags.parse_args(argv)
-    if not args.minutes > 0 or not 1 <= args.miners <= 64 or not 1 <= args.validators <= 16:
-        raise UserError("--minutes must be above 0, --miners 1 to 64, --validators 1 to 16")
+    if not args.minutes >= MIN_MINUTES:
+        raise UserError(f"--minutes must be at least {MIN_MINUTES:g}: in less the model cannot learn enough to pass")
+    if not 1 <= args.miners <= 64 or not 1 <= args.validators <= 16:
+        raise UserError("--miners must be 1 to 64, --validators 1 to 16")
     out = (args.out or Path("out") / f"demo-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is not empty; give another folder with --out")
@@ -69,7 +74,7 @@ async def _perform(args: argparse.Namespace, out: Path) -> int:
     console = Console()
     started = time.monotonic()
     run = load_run(args.run)
-    shards = prepare(run.data, out / "data", run.model.seq_len)
+    shards = prepare(run.data, shards_folder(), run.model.seq_len)
     seats = [Seat(f"validator-{i + 1}", "validator", out / f"validator-{i + 1}", "") for i in range(args.validators)]
     seats += [Seat(f"miner-{i + 1}", "miner", out / f"miner-{i + 1}", "") for i in range(args.miners)]
     late = Seat("late-miner", "miner", out / "late-miner", "")
@@ -78,9 +83,7 @@ async def _perform(args: argparse.Namespace, out: Path) -> int:
     stage = Stage(out, BLOCK_TIME, TEMPO)
     task = asyncio.current_task()
     assert task is not None
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+    _on_interrupt(console, task, stage, asyncio.get_running_loop())
     try:
         console.print("starting the chain, creating wallets, registering and staking ...")
         stage.start_chain()
@@ -104,6 +107,24 @@ async def _perform(args: argparse.Namespace, out: Path) -> int:
     summary = await asyncio.to_thread(conclude, board, with_manifest(run, shards.manifest_hash), shards, out)
     _say(console, f"\n{text(summary, out)}\ntook           {time.monotonic() - started:.0f} s")
     return 1 if summary.failures else 0
+
+
+def _on_interrupt(console: Console, task: asyncio.Task[Any], stage: Stage, loop: asyncio.AbstractEventLoop) -> None:
+    """Ctrl-C or SIGTERM: say so and stop in order; once more, and the children are killed."""
+    asked = False
+
+    def handle(number: int, frame: object) -> None:
+        nonlocal asked
+        if asked:
+            stage.kill()
+            return
+        asked = True
+        _say(console, "\nstopping: the neurons finish what they have committed to (Ctrl-C again kills them) ...")
+        loop.call_soon_threadsafe(task.cancel)
+
+    # Not the loop's own handlers: those wait while the loop waits for a child to end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, handle)
 
 
 async def found(chain: Chain, stage: Stage, seats: list[Seat], console: Console) -> dict[str, float]:

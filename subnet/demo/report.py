@@ -84,7 +84,7 @@ def conclude(board: Board, run: RunConfig, shards: Shards, out: Path) -> Summary
         failures=[],
     )
     summary.failures.extend(_failures(summary))
-    plot(board.held_out(), out / "loss.png")
+    plot(board.held_out(), after, out / "loss.png")
     (out / "summary.json").write_text(json.dumps({**asdict(summary), "fall": summary.fall}, indent=2) + "\n")
     with (out / "metrics.jsonl").open("w", encoding="utf-8") as merged:
         events = [(json.loads(raw)["time"], raw) for seat in board.seats for raw in _lines(seat.home / "metrics.jsonl")]
@@ -92,17 +92,22 @@ def conclude(board: Board, run: RunConfig, shards: Shards, out: Path) -> Summary
     return summary
 
 
-def plot(curve: list[tuple[int, float]], path: Path) -> None:
-    """Held-out loss of the outer parameters over rounds, as a PNG."""
+def plot(curve: list[tuple[int, float]], final: float, path: Path) -> None:
+    """Held-out loss of the outer parameters over rounds, the verdict's `final` one after the last, as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(7, 4), dpi=120)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     if curve:
-        first = curve[0][0]
-        axes.plot([r - first for r, _ in curve], [loss for _, loss in curve], marker="o", color="#2a6fdb")
+        first, last = curve[0][0], curve[-1][0]
+        label = "validators, before each round"
+        axes.plot([r - first for r, _ in curve], [x for _, x in curve], marker="o", color="#2a6fdb", label=label)
+        axes.plot([last + 1 - first], [final], marker="*", markersize=12, color="#d1495b", label="the final model")
+        axes.legend()
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
     axes.set_ylabel("held-out loss (nats per token)")
     axes.set_title("One model, trained by the whole swarm")
@@ -116,19 +121,27 @@ def text(summary: Summary, out: Path) -> str:
     lines = [
         f"held-out loss  {summary.loss_before:.3f} -> {summary.loss_after:.3f}  ({summary.fall:.0%} lower)",
         f"rounds         {summary.rounds}, outer steps {summary.outer_steps}",
-        f"state          {summary.digest[:16]} held by all"
-        if not summary.digests_differing
-        else f"state          {summary.digest[:16]}, but not by {', '.join(summary.digests_differing)}",
+        f"state          {_state(summary)}",
         "miner pay      " + "  ".join(f"{name} {share:.1%}" for name, share in sorted(summary.miner_shares.items())),
     ]
     for name, sent in sorted(summary.bytes_up_per_round.items()):
         full = summary.fp32_every_step_bytes.get(name, 0.0)
         ratio = f", {full / sent:.0f}x less than an fp32 all-reduce of every step" if full and sent else ""
         lines.append(f"sent           {name}: {sent / 1e6:.2f} MB a round{ratio}")
-    lines += ["", *(f"  | {row}" for s in summary.samples for row in s.splitlines()[:4]), ""]
+    lines += ["", f"what the model writes after {summary.outer_steps} outer steps (the prompts: {', '.join(PROMPTS)}):"]
+    lines += [*(f"  | {row}" for s in summary.samples for row in s.splitlines()[:4]), ""]
     lines += [f"results        {out}  (loss.png, metrics.jsonl, summary.json, model/)"]
-    lines += [f"FAILED: {reason}" for reason in summary.failures]
+    lines += [f"FAILED: {reason}" for reason in summary.failures] or [
+        "PASSED: the loss fell, everybody holds the same state, and the free-rider was not paid"
+    ]
     return "\n".join(lines)
+
+
+def _state(summary: Summary) -> str:
+    if not summary.digest:
+        return "none: no round was finished"
+    differing = f", but not by {', '.join(summary.digests_differing)}" if summary.digests_differing else " held by all"
+    return summary.digest[:16] + differing
 
 
 def _failures(summary: Summary) -> list[str]:

@@ -20,7 +20,7 @@ GRAPH = Metagraph(2, 100, 360, 80, "O", "C", (OWNER, VALIDATOR, MINER))
 def test_roles_rates_and_order() -> None:
     earnings = summarize([GRAPH], "local", 12.0)
     miner, validator, owner = earnings.rows
-    assert [row.role for row in earnings.rows] == ["miner", "validator", "owner, validator"]
+    assert [row.role for row in earnings.rows] == ["miner", "validator", "owner"]
     assert miner.per_day == pytest.approx(5.0 * 20) and miner.weights_set is None
     assert validator.weights_set == 90 and owner.weights_set is None and owner.link is None
 
@@ -32,7 +32,8 @@ def test_roles_rates_and_order() -> None:
         ({"permit": True}, "miner"),
         ({"dividends": 0.1}, "both"),
         ({"incentive": 0.0}, "-"),
-        ({"incentive": 0.0, "permit": True}, "validator"),
+        ({"incentive": 0.0, "permit": True}, "-"),
+        ({"incentive": 0.0, "last_update": 90}, "validator"),
         ({"incentive": 0.0, "hotkey": "O"}, "owner"),
     ],
 )
@@ -70,6 +71,7 @@ def test_render() -> None:
 
     narrow, wide = text(80, 1), text(160, 2)
     assert "Subnet 2 on local, block 100" in narrow and "5Grwv…tQY" in narrow and hotkey in wide
+    assert f"uid   2  {hotkey}" in narrow
     assert "4,800.0" in narrow, "5 alpha each 90 s"
     assert "-10" in narrow and "never" in narrow
     assert "earned in 2 epochs" in wide and "10.00" in wide and "earned" not in narrow
