@@ -25,7 +25,7 @@ DAY = 86_400
 WIDE = 130
 """Columns from which full hotkeys fit."""
 LEGEND = (
-    "role: by what it earned in the last epoch; stake, epoch, per day: alpha; inc, div: shares of the miners' and",
+    "role: by its pay in the last epoch; stake, epoch, per day: alpha; inc, div: shares of the miners' and",
     "the validators' reward; vp: validator permit (on a small subnet all with stake); set: weights, blocks ago",
 )
 EXPLORERS = {"finney": "https://taostats.io/hotkey/{hotkey}"}
