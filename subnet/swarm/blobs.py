@@ -1,7 +1,8 @@
 """Pulling leaves by hash: the client side, which trusts no source and counts every byte before it reads it.
 
 One stream carries one request [op, root, start, stop, binding]. The answer to "leaves" is [sizes, hashes, proof],
-checked against the root before anything else is read, then the leaves' bytes; to "hashes", all leaf hashes.
+checked against the root before anything else is read, then the leaves' bytes. Leaves that are small beside a hash come
+without hashes: they are checked together, when all have come. The answer to "hashes" is all leaf hashes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ MAX_RANGE = 1024
 """Most leaves one request may ask for."""
 MAX_RANGE_BYTES = 8 * 1024 * 1024
 """Most bytes one request may ask for, unless it is for a single leaf."""
+SMALL_LEAF = 4096
+"""Below this many bytes a leaf, on average, a range is sent without its hashes."""
 MAX_LEAVES = 2**26
 MAX_HEADER_BYTES = 64 * 1024
 STALL_SECONDS = 3.0
@@ -177,14 +180,18 @@ class BlobClient:
         reader, writer = await self._ask(source, "leaves", root, start, stop, limit)
         try:
             header = await receive(reader, MAX_HEADER_BYTES, _within(limit))
-            lengths, hashes = _checked_header(header, proves, start, stop, sizes)
-            for length, expected in zip(lengths, hashes, strict=True):
+            lengths, hashes, proof = _checked_header(header, proves, start, stop, sizes)
+            unproven: list[bytes] = []
+            for index, length in enumerate(lengths):
                 data = await read(reader, length, _within(limit))
                 self.traffic.down[source] += length
-                if leaf_hash(data) != expected:
+                if hashes and leaf_hash(data) != hashes[index]:
                     raise _Untrustworthy("sent a leaf that does not match its hash")
-                done.append(data)
+                (done if hashes else unproven).append(data)
                 pace.keep_up(length)
+            if unproven and not proves(start, [leaf_hash(x) for x in unproven], proof):
+                raise _Untrustworthy("cannot prove that its leaves are in the tree")
+            done += unproven
         finally:
             writer.close()
 
@@ -216,20 +223,20 @@ def _range_end(first: int, stop: int, sizes: Callable[[int], int]) -> int:
 
 def _checked_header(
     header: Any, proves: Proves, start: int, stop: int, sizes: Callable[[int], int]
-) -> tuple[list[int], list[bytes]]:
+) -> tuple[list[int], list[bytes], list[bytes]]:
     match header:
         case [list() as lengths, list() as hashes, list() as proof]:
             pass
         case _:
             raise _Untrustworthy("sent a malformed header")
-    if len(lengths) != stop - start or len(hashes) != stop - start:
+    if len(lengths) != stop - start or len(hashes) not in (0, stop - start):
         raise _Untrustworthy("offers another range than asked for")
     for index, length in enumerate(lengths, start):
         if type(length) is not int or not 0 <= length <= sizes(index):
             raise _Untrustworthy("offers a leaf of an impossible size")
-    if not proves(start, hashes, proof):
+    if hashes and not proves(start, hashes, proof):
         raise _Untrustworthy("cannot prove that its leaves are in the tree")
-    return lengths, hashes
+    return lengths, hashes, proof
 
 
 async def _root_of(hashes: list[bytes]) -> bytes:

@@ -18,7 +18,7 @@ from typing import Any
 from hivemind.p2p.p2p_daemon_bindings.datastructures import StreamInfo
 
 from subnet.diloco.merkle import HASH_BYTES, Tree
-from subnet.swarm.blobs import MAX_LEAVES, MAX_RANGE, MAX_RANGE_BYTES
+from subnet.swarm.blobs import MAX_LEAVES, MAX_RANGE, MAX_RANGE_BYTES, SMALL_LEAF
 from subnet.swarm.identity import BadBinding, Binding, Verify, open_binding
 from subnet.swarm.store import BlobStore, Entry
 from subnet.swarm.traffic import Bucket, Traffic
@@ -232,7 +232,8 @@ class BlobService:
             if size > MAX_RANGE_BYTES and len(leaves) > 1:
                 raise _Refusal("range out of bounds")
         proof = tree.range_proof(start, stop)
-        await send(writer, [[len(x) for x in leaves], list(hashes[start:stop]), proof], self.limits.stall_seconds)
+        shown = list(hashes[start:stop]) if size >= SMALL_LEAF * len(leaves) else []
+        await send(writer, [[len(x) for x in leaves], shown, proof], self.limits.stall_seconds)
         for leaf in leaves:
             await self._send_bytes(writer, quota, hotkey, leaf)
         await flush(writer, self.limits.stall_seconds)

@@ -252,6 +252,38 @@ LIES: dict[str, tuple[Callable[[int, int], bytes], str]] = {
 }
 
 
+def test_small_leaves_come_without_hashes_and_are_checked_all_the_same(tmp_path: Path) -> None:
+    small = [bytes([i]) * (10 + i) for i in range(40)]
+    tree = Tree(hash_leaves(small))
+    sent = 0
+
+    async def forger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, _, start, stop, _ = await request_of(reader)
+        leaves = [*small[start : stop - 1], b"?" * len(small[stop - 1])]
+        writer.write(frame([[len(x) for x in leaves], [], tree.range_proof(start, stop)]) + b"".join(leaves))
+
+    async def counting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await request_of(reader)
+        answer = frame([[len(x) for x in small[3:40]], [], tree.range_proof(3, 40)]) + b"".join(small[3:40])
+        sent = len(answer)
+        writer.write(answer)
+
+    async def body(net: Net) -> None:
+        service = service_of()
+        service.store.add(tree.root, small)
+        bad, good = await net.source(KEYS[1], forger), await net.honest(KEYS[2], service)
+        fetch = net.client.fetch_leaves
+        assert await fetch([bad, good], tree.root, 40, 3, 40, lambda _: 64, 5.0) == small[3:]
+        with pytest.raises(FetchError, match="cannot prove"):
+            await fetch([bad], tree.root, 40, 3, 40, lambda _: 64, 5.0)
+        again = await net.source(KEYS[1], counting)
+        assert await fetch([again], tree.root, 40, 3, 40, lambda _: 64, 5.0) == small[3:]
+        assert sent < sum(map(len, small[3:])) + 37 * 2 + 400  # lengths and proof, no hash of every leaf
+
+    scenario(tmp_path, body)
+
+
 @pytest.mark.parametrize("name", LIES)
 def test_a_lying_source_costs_one_attempt(tmp_path: Path, name: str) -> None:
     answer, reason = LIES[name]
