@@ -3,7 +3,7 @@
     ./run demo --minutes 3
 
 Exit code 0 when the held-out loss fell by a quarter, every neuron ended with the same state, and the free-rider was not
-paid; 1 with the reasons otherwise; 2 for what the user can mend. Ctrl-C stops every child.
+paid; 1 with the reasons otherwise; 2 for what the user can mend. Ctrl-C stops every child, a second one kills them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,11 @@ from rich.live import Live
 from subnet.chain import wallets
 from subnet.chain.client import Chain
 from subnet.chain.errors import ChainUnreachable
-from subnet.config import load_run, with_manifest
+from subnet.config import RunConfig, load_run, with_manifest
 from subnet.data.prepare import prepare
 from subnet.demo import view
 from subnet.demo.board import Board, Pay, Seat
-from subnet.demo.stage import NETUID, Stage
+from subnet.demo.stage import NETUID, STOP_SECONDS, Stage
 from subnet.errors import UserError
 from subnet.home import shards_folder
 
@@ -40,7 +40,8 @@ PURSE = 5_000.0
 """TAO every participant is given: enough to register, to stake, and to found the subnet."""
 LATE = 0.35
 """When the late joiner is started, as a share of the demo."""
-MIN_MINUTES = 1.5
+MIN_ROUNDS = 5
+"""Rounds within which the loss has fallen, the late joiner is in, scores have become weights and an epoch has paid."""
 LOOK_SECONDS = 0.5
 CHAIN_LOOK_SECONDS = 3.0
 
@@ -48,33 +49,47 @@ CHAIN_LOOK_SECONDS = 3.0
 def main(argv: list[str]) -> int:
     """Run the demo; see the module's docstring for the exit codes."""
     flags = argparse.ArgumentParser(prog="sn38 demo", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    flags.add_argument("--minutes", type=float, default=3.0, help="how long the swarm runs")
+    flags.add_argument(
+        "--minutes", type=float, default=3.0, help=f"how long the swarm runs, {MIN_ROUNDS} rounds at least"
+    )
     flags.add_argument("--miners", type=int, default=4, help="honest miners from the start")
     flags.add_argument("--validators", type=int, default=2)
     flags.add_argument("--run", default="demo", help="run file, or the name of one that is shipped")
     flags.add_argument("--out", type=Path, help="folder for everything it writes (out/demo-TIME)")
     args = flags.parse_args(argv)
-    if not args.minutes >= MIN_MINUTES:
-        raise UserError(f"--minutes must be at least {MIN_MINUTES:g}: in less the model cannot learn enough to pass")
     if not 1 <= args.miners <= 64 or not 1 <= args.validators <= 16:
         raise UserError("--miners must be 1 to 64, --validators 1 to 16")
+    run = load_run(args.run)
+    least = MIN_ROUNDS * run.rounds.blocks * BLOCK_TIME / 60
+    if not args.minutes >= least:
+        raise UserError(f"--minutes must be at least {least:.3g}: {MIN_ROUNDS} rounds of the run, or it cannot pass")
     out = (args.out or Path("out") / f"demo-{datetime.now():%Y%m%d-%H%M%S}").absolute()
     if out.exists() and any(out.iterdir()):
         raise UserError(f"{out} is not empty; give another folder with --out")
     try:
-        return asyncio.run(_perform(args, out))
+        return _perform(args, run, out)
     except (KeyboardInterrupt, asyncio.CancelledError):
         print(f"\nstopped; every child has ended. What there is lies in {out}")
         return 130
 
 
-async def _perform(args: argparse.Namespace, out: Path) -> int:
+def _perform(args: argparse.Namespace, run: RunConfig, out: Path) -> int:
     # The model is too small for more threads to pay, and the neurons want every core.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     console = Console()
     started = time.monotonic()
-    run = load_run(args.run)
     shards = prepare(run.data, shards_folder(), run.model.seq_len)
+    board = asyncio.run(_live(args, out, console))
+    from subnet.demo.report import conclude, text
+
+    # Outside the event loop, where Ctrl-C ends it at once.
+    summary = conclude(board, with_manifest(run, shards.manifest_hash), shards, out)
+    _say(console, f"\n{text(summary, out, time.monotonic() - started)}")
+    return 1 if summary.failures else 0
+
+
+async def _live(args: argparse.Namespace, out: Path, console: Console) -> Board:
+    """The swarm from its chain's start to its end; returns what was seen of it."""
     seats = [Seat(f"validator-{i + 1}", "validator", out / f"validator-{i + 1}", "") for i in range(args.validators)]
     seats += [Seat(f"miner-{i + 1}", "miner", out / f"miner-{i + 1}", "") for i in range(args.miners)]
     late = Seat("late-miner", "miner", out / "late-miner", "")
@@ -83,48 +98,51 @@ async def _perform(args: argparse.Namespace, out: Path) -> int:
     stage = Stage(out, BLOCK_TIME, TEMPO)
     task = asyncio.current_task()
     assert task is not None
-    _on_interrupt(console, task, stage, asyncio.get_running_loop())
-    try:
-        console.print("starting the chain, creating wallets, registering and staking ...")
-        stage.start_chain()
-        chain = await Chain.connect(stage.endpoint)
+    with stopping(console, stage, task):
         try:
-            staked = await found(chain, stage, seats, console)
-            for seat in seats:
-                if seat is not late:
-                    stage.start_neuron(seat, args.run, "--no-wandb")
-            await _watch(args.minutes * 60, board, stage, chain, staked, late, args.run, console)
-            console.print("stopping the neurons ...")
-            await asyncio.to_thread(stage.close_neurons)
-            await _look_at_chain(chain, board, staked)
+            console.print("starting the chain, creating wallets, registering and staking ...")
+            stage.start_chain()
+            chain = await Chain.connect(stage.endpoint)
+            try:
+                staked = await found(chain, stage, seats, console)
+                for seat in seats:
+                    if seat is not late:
+                        stage.start_neuron(seat, args.run, "--no-wandb")
+                await _watch(args.minutes * 60, board, stage, chain, staked, late, args.run, console)
+                console.print("stopping the neurons ...")
+                await asyncio.to_thread(stage.close_neurons)
+                await _look_at_chain(chain, board, staked)
+            finally:
+                await chain.close()
         finally:
-            await chain.close()
-    finally:
-        stage.close()
+            stage.close()
     board.read()
-    from subnet.demo.report import conclude, text
-
-    summary = await asyncio.to_thread(conclude, board, with_manifest(run, shards.manifest_hash), shards, out)
-    _say(console, f"\n{text(summary, out)}\ntook           {time.monotonic() - started:.0f} s")
-    return 1 if summary.failures else 0
+    return board
 
 
-def _on_interrupt(console: Console, task: asyncio.Task[Any], stage: Stage, loop: asyncio.AbstractEventLoop) -> None:
-    """Ctrl-C or SIGTERM: say so and stop in order; once more, and the children are killed."""
+@contextlib.contextmanager
+def stopping(console: Console, stage: Stage, task: asyncio.Task[Any]) -> Iterator[None]:
+    """Within it, Ctrl-C or SIGTERM says so and cancels `task`; a second one kills every child of `stage`."""
+    loop = task.get_loop()
     asked = False
 
     def handle(number: int, frame: object) -> None:
         nonlocal asked
         if asked:
+            _say(console, "killing them ...")
             stage.kill()
             return
         asked = True
-        _say(console, "\nstopping: the neurons finish what they have committed to (Ctrl-C again kills them) ...")
+        _say(console, f"\nstopping; the neurons have {STOP_SECONDS:.0f} s to leave (Ctrl-C again kills them) ...")
         loop.call_soon_threadsafe(task.cancel)
 
-    # Not the loop's own handlers: those wait while the loop waits for a child to end.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handle)
+    # Not the loop's own handlers: those have to wait while the loop waits for a child.
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 async def found(chain: Chain, stage: Stage, seats: list[Seat], console: Console) -> dict[str, float]:

@@ -12,6 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from subnet.config import RunConfig
 from subnet.data.shards import Shards
@@ -29,6 +32,7 @@ MIN_LOSS_FALL = 0.25
 MAX_FREE_RIDER_SHARE = 0.05
 HELD_OUT_SAMPLES = 256
 PROMPTS = ("def ", "import ", "class ")
+_PROMPTS_SAID = ", ".join(repr(prompt) for prompt in PROMPTS)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ class Summary:
     loss_after: float
     digest: str
     digests_differing: list[str]
+    without_a_round: list[str]
+    """Neurons that finished no round, whose state therefore nobody knows."""
     miner_shares: dict[str, float]
     free_rider_share: float
     bytes_up_per_round: dict[str, float]
@@ -76,6 +82,7 @@ def conclude(board: Board, run: RunConfig, shards: Shards, out: Path) -> Summary
         loss_after=after,
         digest=common,
         digests_differing=sorted(name for name, digest in digests.items() if digest != common),
+        without_a_round=[seat.name for seat in board.seats if not seat.rounds],
         miner_shares=shares,
         free_rider_share=shares.get(free_rider, 0.0),
         bytes_up_per_round=_per_round(board),
@@ -84,7 +91,8 @@ def conclude(board: Board, run: RunConfig, shards: Shards, out: Path) -> Summary
         failures=[],
     )
     summary.failures.extend(_failures(summary))
-    plot(board.held_out(), after, out / "loss.png")
+    end = (saved.meta["round"] + 1, after) if saved is not None else None
+    figure(board.held_out(), end).savefig(out / "loss.png")
     (out / "summary.json").write_text(json.dumps({**asdict(summary), "fall": summary.fall}, indent=2) + "\n")
     with (out / "metrics.jsonl").open("w", encoding="utf-8") as merged:
         events = [(json.loads(raw)["time"], raw) for seat in board.seats for raw in _lines(seat.home / "metrics.jsonl")]
@@ -92,56 +100,65 @@ def conclude(board: Board, run: RunConfig, shards: Shards, out: Path) -> Summary
     return summary
 
 
-def plot(curve: list[tuple[int, float]], final: float, path: Path) -> None:
-    """Held-out loss of the outer parameters over rounds, the verdict's `final` one after the last, as a PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+def figure(curve: list[tuple[int, float]], end: tuple[int, float] | None) -> Figure:
+    """Held-out loss of the outer parameters over rounds; `end`: (round that would start with the final ones, loss).
 
-    figure = Figure(figsize=(7, 4), dpi=120)
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    Rounds count from the first one that a validator measured.
+    """
+    chart = Figure(figsize=(7, 4), dpi=120)
+    FigureCanvasAgg(chart)
+    axes = chart.add_subplot()
+    first = min((r for r, _ in [*curve, *([end] if end else [])]), default=0)
     if curve:
-        first, last = curve[0][0], curve[-1][0]
-        label = "validators, before each round"
-        axes.plot([r - first for r, _ in curve], [x for _, x in curve], marker="o", color="#2a6fdb", label=label)
-        axes.plot([last + 1 - first], [final], marker="*", markersize=12, color="#d1495b", label="the final model")
+        xs, ys = [r - first for r, _ in curve], [loss for _, loss in curve]
+        axes.plot(xs, ys, marker="o", color="#2a6fdb", label="a validator, at the start of a round")
+    if end is not None:
+        axes.plot([end[0] - first], [end[1]], "*", markersize=12, color="#d1495b", label="the final model, afresh")
+    if curve or end:
         axes.legend()
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("round")
     axes.set_ylabel("held-out loss (nats per token)")
     axes.set_title("One model, trained by the whole swarm")
     axes.grid(alpha=0.3)
-    figure.tight_layout()
-    figure.savefig(path)
+    chart.tight_layout()
+    return chart
 
 
-def text(summary: Summary, out: Path) -> str:
-    """The summary as printed at the end."""
+def text(summary: Summary, out: Path, seconds: float) -> str:
+    """The summary as printed at the end, the verdict last; `seconds` is what all of it took."""
+    shares = "  ".join(f"{name} {share:.1%}" for name, share in sorted(summary.miner_shares.items()))
     lines = [
         f"held-out loss  {summary.loss_before:.3f} -> {summary.loss_after:.3f}  ({summary.fall:.0%} lower)",
         f"rounds         {summary.rounds}, outer steps {summary.outer_steps}",
         f"state          {_state(summary)}",
-        "miner pay      " + "  ".join(f"{name} {share:.1%}" for name, share in sorted(summary.miner_shares.items())),
+        f"miner pay      {shares or 'none'}",
     ]
     for name, sent in sorted(summary.bytes_up_per_round.items()):
         full = summary.fp32_every_step_bytes.get(name, 0.0)
         ratio = f", {full / sent:.0f}x less than an fp32 all-reduce of every step" if full and sent else ""
         lines.append(f"sent           {name}: {sent / 1e6:.2f} MB a round{ratio}")
-    lines += ["", f"what the model writes after {summary.outer_steps} outer steps (the prompts: {', '.join(PROMPTS)}):"]
+    lines += ["", f"what the model writes after {summary.outer_steps} outer steps, given {_PROMPTS_SAID}:"]
     lines += [*(f"  | {row}" for s in summary.samples for row in s.splitlines()[:4]), ""]
-    lines += [f"results        {out}  (loss.png, metrics.jsonl, summary.json, model/)"]
-    lines += [f"FAILED: {reason}" for reason in summary.failures] or [
-        "PASSED: the loss fell, everybody holds the same state, and the free-rider was not paid"
+    lines += [
+        f"results        {out}  (loss.png, metrics.jsonl, summary.json, model/)",
+        f"took           {seconds:.0f} s",
+        "",
     ]
-    return "\n".join(lines)
+    if summary.failures:
+        return "\n".join([*lines, *(f"FAILED: {reason}" for reason in summary.failures)])
+    paid = f"{summary.free_rider_share:.1%}"
+    verdict = (
+        f"the loss fell by {summary.fall:.0%}, every neuron holds the same state, the free-rider got {paid} of the pay"
+    )
+    return "\n".join([*lines, f"PASSED: {verdict}"])
 
 
 def _state(summary: Summary) -> str:
     if not summary.digest:
-        return "none: no round was finished"
-    differing = f", but not by {', '.join(summary.digests_differing)}" if summary.digests_differing else " held by all"
-    return summary.digest[:16] + differing
+        return "none: no round was finished by every neuron"
+    others = [*summary.digests_differing, *summary.without_a_round]
+    return summary.digest[:16] + (f", but not by {', '.join(others)}" if others else " held by all")
 
 
 def _failures(summary: Summary) -> list[str]:
@@ -150,6 +167,8 @@ def _failures(summary: Summary) -> list[str]:
         failures.append(f"held-out loss fell by {summary.fall:.1%}, less than {MIN_LOSS_FALL:.0%}")
     if not summary.digest:
         failures.append("no round was finished by every neuron")
+    if summary.without_a_round:
+        failures.append(f"finished no round: {', '.join(summary.without_a_round)}")
     if summary.digests_differing:
         failures.append(f"state digests differ: {', '.join(summary.digests_differing)}")
     if not summary.miner_shares:

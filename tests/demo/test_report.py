@@ -3,7 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-from subnet.demo.report import PROMPTS, Summary, plot, text
+import pytest
+
+from subnet.demo.report import PROMPTS, Summary, _failures, figure, text
 
 SUMMARY = Summary(
     rounds=8,
@@ -12,6 +14,7 @@ SUMMARY = Summary(
     loss_after=2.5,
     digest="ab" * 32,
     digests_differing=[],
+    without_a_round=[],
     miner_shares={"miner-1": 0.99, "free-rider": 0.01},
     free_rider_share=0.01,
     bytes_up_per_round={"miner-1": 5e6},
@@ -21,25 +24,45 @@ SUMMARY = Summary(
 )
 
 
-def test_success_is_said_in_a_word_and_the_samples_say_what_they_are():
-    said = text(SUMMARY, Path("out"))
-    assert "PASSED" in said and "FAILED" not in said
-    assert "(50% lower)" in said and "held by all" in said and "20x less" in said
-    assert said.index("what the model writes") < said.index("  | def f():")
-    assert all(prompt in said for prompt in PROMPTS)
+def said(**changes: object) -> str:
+    summary = replace(SUMMARY, **changes)  # type: ignore[arg-type]
+    summary.failures.extend(_failures(summary))
+    return text(summary, Path("out"), 200.0)
 
 
-def test_every_failure_is_a_line_of_its_own():
-    said = text(replace(SUMMARY, digests_differing=["miner-1"], failures=["this", "that"]), Path("out"))
-    assert "PASSED" not in said and "held by all" not in said and "but not by miner-1" in said
-    assert said.endswith("FAILED: this\nFAILED: that")
+def test_success_is_said_in_a_word_at_the_end_and_the_samples_say_what_they_are() -> None:
+    words = said(failures=[])
+    assert words.splitlines()[-1].startswith("PASSED: the loss fell by 50%") and "FAILED" not in words
+    assert "(50% lower)" in words and "held by all" in words and "20x less" in words
+    assert words.index("what the model writes after 8 outer steps") < words.index("  | def f():")
+    assert all(repr(prompt) in words for prompt in PROMPTS)
 
 
-def test_without_a_finished_round_there_is_no_state_to_be_held():
-    assert "none: no round was finished" in text(replace(SUMMARY, digest=""), Path("out"))
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"loss_after": 4.0}, "held-out loss fell by 20.0%, less than 25%"),
+        ({"digests_differing": ["miner-1"]}, "state digests differ: miner-1"),
+        ({"without_a_round": ["late-miner"]}, "finished no round: late-miner"),
+        ({"digest": ""}, "no round was finished by every neuron"),
+        ({"miner_shares": {}}, "no miner earned anything"),
+        ({"free_rider_share": 0.2}, "the free-rider took 20.0% of the miners' emission"),
+    ],
+)
+def test_failure_is_said_with_its_reason(changes: dict[str, object], reason: str) -> None:
+    words = said(failures=[], **changes)
+    assert words.splitlines()[-1] == f"FAILED: {reason}" and "PASSED" not in words
 
 
-def test_the_curve_is_drawn_even_when_there_is_none(tmp_path):
-    for curve in ([], [(7, 5.0), (8, 3.0)]):
-        plot(curve, 2.5, tmp_path / "loss.png")
-        assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
+@pytest.mark.parametrize("changes", [{"digest": ""}, {"digests_differing": ["m"]}, {"without_a_round": ["m"]}])
+def test_no_state_is_held_by_all_that_is_not(changes: dict[str, object]) -> None:
+    assert "held by all" not in said(failures=[], **changes)
+
+
+def test_the_curve_ends_with_the_final_model_at_whole_rounds() -> None:
+    axes = figure([(7, 5.0), (8, 3.0)], (10, 2.5)).axes[0]
+    measured, final = axes.lines
+    assert list(measured.get_xdata()) == [0, 1] and list(measured.get_ydata()) == [5.0, 3.0]
+    assert list(final.get_xdata()) == [3] and list(final.get_ydata()) == [2.5]
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
+    assert len(figure([], None).axes[0].lines) == 0

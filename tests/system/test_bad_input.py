@@ -132,8 +132,10 @@ def run_file(folder: Path, **changes: str) -> Path:
         (["miner", "--threads", "-1"], "--threads must be 0 or more, got -1"),
         (["miner", "--swarm.port", "70000"], "--swarm.port must be a TCP port, got 70000"),
         (["miner", "--log-level", "loud"], "--log-level"),
-        (["demo", "--miners", "0"], "--miners 1 to 64"),
-        (["demo", "--minutes", "nan"], "--minutes"),
+        (["demo", "--miners", "0"], "--miners must be 1 to 64"),
+        (["demo", "--minutes", "nan"], "--minutes must be at least 1.5"),
+        (["demo", "--minutes", "1.4"], "--minutes must be at least 1.5: 5 rounds of the run"),
+        (["emissions", "--epochs", "0"], "--epochs must be at least 1, got 0"),
         (["localnet", "--port", "no"], "--port"),
     ],
 )
@@ -202,7 +204,10 @@ def test_a_chain_that_refuses_the_connection(refused: Refused, subnet: Subnet, h
 
 
 def test_a_chain_that_nobody_knows(refused: Refused, subnet: Subnet, home: Path) -> None:
-    assert "--subtensor.network" in refused(*subnet.flags("miner"), "--subtensor.network", "lcoal", "--home", str(home))
+    error = refused(*subnet.flags("miner"), "--subtensor.network", "lcoal", "--home", str(home))
+    assert error.startswith("--subtensor.network: ") and "network 'lcoal'" in error and "[" not in error
+    for known in ("finney", "test", "local", "ws://"):
+        assert known in error
     assert not home.exists()
 
 
@@ -244,6 +249,12 @@ def test_data_that_is_missing_or_too_small(refused: Refused, subnet: Subnet, tmp
     assert "at least 1024 are needed" in refused(*flags, "--data.path", str(corpus))
     assert not home.exists()
     assert not [p for p in tmp_path.rglob("*") if "building" in p.name]
+
+
+def test_data_for_a_run_that_brings_its_own(refused: Refused, subnet: Subnet, home: Path, tmp_path: Path) -> None:
+    error = refused(*subnet.flags("miner"), "--data.path", str(tmp_path), "--home", str(home))
+    assert f"--data.path {tmp_path} cannot be used" in error and "leave the flag out" in error
+    assert not home.exists()
 
 
 def test_a_state_folder_that_cannot_be_made(refused: Refused, subnet: Subnet, tmp_path: Path) -> None:
@@ -387,4 +398,3 @@ def test_a_process_says_one_line_and_ends_with_2(tmp_path: Path, argv: list[str]
     assert ended.stdout == ""
     assert says.replace("PORT", port) in one_line(ended.stderr)
     assert not (tmp_path / ".sn38").exists()
-
