@@ -212,6 +212,8 @@ class RoundConfig(Strict):
     """Reducers have pulled the contributions."""
     gather_end: Count
     """Everybody has pulled the reduced parts; then the outer step."""
+    delay: Annotated[int, Range(0, 1)] = 0
+    """1: inner steps go on during the exchange, and the averaged update arrives a round late."""
     leader_blocks: Count = 1
     """Blocks after which the next leader in order may publish the roster."""
     max_members: Annotated[int, Range(1, 4096)] = 256

@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Iterator
 
 import torch
 
-from subnet.data.assignment import sample_ids
 from subnet.diloco.aggregate import norm
 from subnet.diloco.codec import decode_part, encode_tree
 from subnet.diloco.feedback import ErrorFeedback
-from subnet.diloco.inner import InnerResult, InnerTrainer
+from subnet.diloco.inner import InnerResult
 from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
-from subnet.errors import UserError
 from subnet.exchange.butterfly import carry_factor
 from subnet.exchange.commitment import Contribution, norm_limit
 from subnet.exchange.repair import Agreement
 from subnet.exchange.round import Round, Update
-from subnet.model.build import build_model
-from subnet.neuron import MAX_UIDS, Neuron
+from subnet.miner.training import Training
+from subnet.neuron import Neuron
 
 log = logging.getLogger(__name__)
 
@@ -42,63 +38,55 @@ class Miner:
     def __init__(self, neuron: Neuron) -> None:
         self.neuron = neuron
         run = neuron.run
-        self.trainer = InnerTrainer(build_model(run.model, neuron.node.device), run.train, neuron.layout)
+        self.training = Training(neuron)
+        self.trainer = self.training.trainer
         self.feedback = ErrorFeedback(neuron.layout.numel, run.codec.error_feedback_decay)
         self._sent: torch.Tensor | None = None
         self._restore()
 
     async def run(self) -> None:
         """The loop; returns when the neuron is stopping, after the exchange it has committed to."""
+        try:
+            async for round_ in self.neuron.rounds():
+                await self._round(round_)
+        finally:
+            await self.training.close()
+
+    async def _round(self, round_: Round) -> None:
         neuron, exchange = self.neuron, self.neuron.exchange
-        async for round_ in neuron.rounds():
-            neuron.enter("train", round_)
-            started = time.monotonic()
-            result = await self.train(round_)
-            seconds = time.monotonic() - started
-            if neuron.stopping.is_set():
-                return
-            contribution = await asyncio.to_thread(self.contribute, result)
-            neuron.enter("commit", round_)
-            state = neuron.state.digest()
-            if contribution is not None and not await exchange.commit(round_, contribution, state):
-                log.warning("round %d: too late to commit; the work is kept for the next", round_.window.round)
-            neuron.enter("roster", round_)
-            roster = await exchange.agree_on_roster(round_, contribution, state)
-            update: Update | None = None
-            if roster is not None:
-                neuron.enter("scatter", round_)
-                reduced = await exchange.reduce(round_, roster)
-                neuron.enter("gather", round_)
-                update = await exchange.gather(round_, roster, reduced)
-            neuron.enter("apply", round_)
-            agreement = await neuron.finish(round_, update)
-            known = update
-            if known is None and self._sent is not None and not agreement.agreed:
-                known = await exchange.leadership.hindsight(round_, state)
-            self.settle(known, agreement)
-            await asyncio.to_thread(neuron.save, round_, self.feedback.residual, self.trainer.state_dict())
-            neuron.report(round_, update, agreement, _told(result, seconds), **_training(result, seconds, contribution))
+        neuron.enter("train", round_)
+        result = await self.train(round_)
+        if neuron.stopping.is_set():
+            return
+        contribution = await asyncio.to_thread(self.contribute, result)
+        if neuron.run.rounds.delay:
+            self.training.begin_ahead(round_)
+        neuron.enter("commit", round_)
+        state = neuron.state.digest()
+        if contribution is not None and not await exchange.commit(round_, contribution, state):
+            log.warning("round %d: too late to commit; the work is kept for the next", round_.window.round)
+        neuron.enter("roster", round_)
+        roster = await exchange.agree_on_roster(round_, contribution, state)
+        update: Update | None = None
+        if roster is not None:
+            neuron.enter("scatter", round_)
+            reduced = await exchange.reduce(round_, roster)
+            neuron.enter("gather", round_)
+            update = await exchange.gather(round_, roster, reduced)
+        neuron.enter("apply", round_)
+        agreement = await neuron.finish(round_, update)
+        known = update
+        if known is None and self._sent is not None and not agreement.agreed:
+            known = await exchange.leadership.hindsight(round_, state)
+        self.settle(known, agreement)
+        inner = await neuron.compute(self.trainer.state_dict)
+        await asyncio.to_thread(neuron.save, round_, self.feedback.residual, inner)
+        seconds = self.training.seconds
+        neuron.report(round_, update, agreement, _told(result, seconds), **_training(result, seconds, contribution))
 
     async def train(self, round_: Round) -> InnerResult:
-        """Inner steps from the state's parameters on this miner's assigned samples, until H or the phase's end."""
-        neuron, run = self.neuron, self.neuron.run
-        if neuron.uid is None:
-            raise UserError(f"hotkey {neuron.signer.ss58} is no longer registered on subnet {neuron.flags.netuid}")
-        if neuron.uid >= MAX_UIDS:
-            raise UserError(f"uid {neuron.uid} has no share of the data, cut for {MAX_UIDS} uids; register again")
-        count = run.train.inner_steps * run.train.batch_size
-        ids = sample_ids(run.seed, neuron.shards.num_train, round_.window.round, neuron.uid, MAX_UIDS, count)
-
-        def batches() -> Iterator[torch.Tensor]:
-            for start in range(0, count, run.train.batch_size):
-                yield neuron.shards.train(ids[start : start + run.train.batch_size])
-
-        def should_stop() -> bool:
-            return neuron.stopping.is_set() or neuron.clock.block() >= round_.window.train_end
-
-        self.trainer.load(neuron.state.theta)
-        first = neuron.state.step * run.train.inner_steps
-        return await neuron.compute(self.trainer.train, batches(), run.train.inner_steps, first, should_stop)
+        """This round's inner steps (see `Training.round`)."""
+        return await self.training.round(round_)
 
     def contribute(self, result: InnerResult) -> Contribution | None:
         """Pseudo-gradient plus error feedback through the codec; None when not a single step was done."""
@@ -155,7 +143,8 @@ def _told(result: InnerResult, seconds: float) -> str:
     if result.steps == 0:
         return "not a single inner step done"
     loss = f"loss {result.losses[-1]:.3f} after " if result.losses else ""
-    return f"{loss}{result.steps} inner steps, {result.tokens / seconds:,.0f} tokens/s"
+    rate = f", {result.tokens / seconds:,.0f} tokens/s" if seconds else ""
+    return f"{loss}{result.steps} inner steps{rate}"
 
 
 def _training(result: InnerResult, seconds: float, contribution: Contribution | None) -> dict[str, float | int | None]:

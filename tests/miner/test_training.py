@@ -1,0 +1,173 @@
+"""Inner steps of a round, and those done ahead while an exchange is going on."""
+
+import asyncio
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from subnet.config import ModelConfig, load_run
+from subnet.diloco.layout import Layout
+from subnet.errors import UserError
+from subnet.exchange.round import Round
+from subnet.exchange.window import Window
+from subnet.miner.training import Training
+from subnet.model.build import init_theta
+from subnet.model.presets import parameter_shapes
+
+DEMO = load_run("demo")
+RUN = replace(
+    DEMO,
+    model=ModelConfig("custom", 264, hidden_size=8, intermediate_size=8, num_layers=1, num_heads=1, num_kv_heads=1,
+                      seq_len=8),
+    train=replace(DEMO.train, inner_steps=6, batch_size=2, micro_batch=2),
+)  # fmt: skip
+LAYOUT = Layout.of(parameter_shapes(RUN.model).items(), RUN.codec.leaf_size)
+THETA = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def block(self) -> float:
+        return self.now
+
+
+class FakeNeuron(SimpleNamespace):
+    """As much of a neuron as training reads. Its shards give tokens that name the sample; `asked` remembers them."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        super().__init__(
+            run=RUN,
+            node=SimpleNamespace(device="cpu"),
+            layout=LAYOUT,
+            uid=3,
+            signer=SimpleNamespace(ss58="5me"),
+            flags=SimpleNamespace(netuid=2),
+            clock=Clock(),
+            stopping=asyncio.Event(),
+            state=SimpleNamespace(theta=THETA, step=0),
+            shards=SimpleNamespace(num_train=4096 * 16, train=self.samples),
+        )
+
+    def samples(self, ids: Any) -> torch.Tensor:
+        self.asked += list(map(int, ids))
+        return torch.tensor([[(int(i) + k) % 264 for k in range(8)] for i in ids])
+
+    async def compute(self, work: Any, *args: Any) -> Any:
+        await asyncio.sleep(0)
+        return work(*args)
+
+
+def round_of(index: int) -> Round:
+    return Round(Window.of_round(RUN.rounds, index), None)  # type: ignore[arg-type]
+
+
+async def ahead_done(training: Training, steps: int) -> None:
+    """Until so many steps have been done ahead."""
+    neuron: Any = training.neuron
+    before = len(neuron.asked)
+    while len(neuron.asked) - before < steps * RUN.train.batch_size:
+        await asyncio.sleep(0)
+
+
+def test_a_round_trains_every_assigned_sample_once_from_the_outer_parameters():
+    async def act():
+        training = Training(FakeNeuron())
+        result = await training.round(round_of(0))
+        assert (result.steps, result.tokens, len(result.losses)) == (6, 6 * 2 * 8, 6)
+        first = list(training.neuron.asked)
+        assert len(set(first)) == 12 and training.seconds > 0.0
+        again = Training(FakeNeuron())
+        await again.round(round_of(0))
+        assert again.neuron.asked == first and torch.equal(again.trainer.theta(), training.trainer.theta())
+        await training.round(round_of(1))
+        assert not set(training.neuron.asked[12:]) & set(first)
+
+    asyncio.run(act())
+
+
+def test_the_phase_ends_the_round():
+    async def act():
+        training = Training(FakeNeuron())
+        training.neuron.clock.now = float(round_of(0).window.train_end)
+        assert (await training.round(round_of(0))).steps == 0
+
+    asyncio.run(act())
+
+
+def test_what_was_done_ahead_is_put_on_top_of_the_new_outer_parameters():
+    async def act():
+        training = Training(FakeNeuron())
+        await training.round(round_of(0))
+        committed = training.trainer.theta()
+        training.begin_ahead(round_of(0))
+        await ahead_done(training, 2)
+        training.neuron.state = SimpleNamespace(theta=THETA + 0.125, step=1)
+        training.neuron.clock.now = float(round_of(1).window.train_end)  # nothing but what was done ahead
+        result = await training.round(round_of(1))
+        assert 2 <= result.steps <= 6
+        moved = training.trainer.theta() - training.neuron.state.theta
+        assert 0.0 < float(moved.norm()) < float((committed - THETA).norm()) * 2
+        # The same steps from the same place, without an exchange in between.
+        plain = Training(FakeNeuron())
+        await plain.round(round_of(0))
+        plain.trainer.train(plain._batches(1, 0), result.steps, 6, lambda: False)
+        torch.testing.assert_close(moved, plain.trainer.theta() - committed, rtol=1e-4, atol=1e-6)
+
+    asyncio.run(act())
+
+
+def test_ahead_and_the_rest_are_one_rounds_samples_and_no_more_than_its_steps():
+    async def act():
+        training = Training(FakeNeuron())
+        await training.round(round_of(0))
+        training.begin_ahead(round_of(0))
+        await ahead_done(training, 3)
+        training.neuron.state = SimpleNamespace(theta=THETA, step=1)
+        result = await training.round(round_of(1))
+        assert result.steps == 6
+        plain = Training(FakeNeuron())
+        await plain.round(round_of(1))
+        assert training.neuron.asked[12:] == plain.neuron.asked
+
+    asyncio.run(act())
+
+
+def test_steps_ahead_of_a_round_that_was_missed_are_dropped():
+    async def act():
+        training = Training(FakeNeuron())
+        await training.round(round_of(0))
+        training.begin_ahead(round_of(0))
+        await ahead_done(training, 1)
+        training.neuron.clock.now = float(round_of(2).window.train_end)
+        result = await training.round(round_of(2))
+        assert result.steps == 0 and torch.equal(training.trainer.theta(), THETA)
+
+    asyncio.run(act())
+
+
+def test_leaving_ends_what_is_under_way():
+    async def act():
+        training = Training(FakeNeuron())
+        await training.round(round_of(0))
+        training.begin_ahead(round_of(0))
+        await asyncio.wait_for(training.close(), 10.0)
+        assert training._ahead is not None and training._ahead.done()
+
+    asyncio.run(act())
+
+
+@pytest.mark.parametrize(("uid", "message"), [(None, "no longer registered"), (256, "no share of the data")])
+def test_who_has_no_samples_is_told_so(uid, message):
+    async def act():
+        neuron = FakeNeuron()
+        neuron.uid = uid
+        with pytest.raises(UserError, match=message):
+            await Training(neuron).round(round_of(0))
+
+    asyncio.run(act())
