@@ -37,7 +37,7 @@ def test_somebody_listens_and_says_nothing() -> None:
 
 
 def test_unknown_network() -> None:
-    with pytest.raises(UserError, match=r"--subtensor.network: Unknown network 'finny'"):
+    with pytest.raises(UserError, match=r"--subtensor.network: there is no network 'finny'; give finney, "):
         asyncio.run(Chain.connect("finny"))
 
 
