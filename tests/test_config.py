@@ -63,6 +63,7 @@ roster_end = 40
 scatter_end = 48
 gather_end = 55
 leader_blocks = 2
+delay = 1
 max_members = 16
 newcomers = 2
 min_incentive_earners = 3
@@ -85,8 +86,8 @@ iterations = 4
 redundancy = 2
 """
 
-GOLDEN_LENGTH = 1389
-GOLDEN_RUN_ID = "beaeb2170c12f67b2b339260601f0f35e2c978b0599de4c66bc820a017c70a2c"
+GOLDEN_LENGTH = 1403
+GOLDEN_RUN_ID = "19ec766f6b2ee6d7b654d8161c07c55c3e06557a03d38fb4ae437c7427d7400f"
 
 
 def golden() -> RunConfig:
