@@ -38,6 +38,9 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        # Before the command has its own answer to it: while it is imported or reads its flags.
+        return 130
 
 
 if __name__ == "__main__":
