@@ -40,7 +40,7 @@ PURSE = 5_000.0
 """TAO every participant is given: enough to register, to stake, and to found the subnet."""
 LATE = 0.35
 """When the late joiner is started, as a share of the demo."""
-MIN_ROUNDS = 5
+MIN_ROUNDS = 6
 """Rounds within which the loss has fallen, the late joiner is in, scores have become weights and an epoch has paid."""
 LOOK_SECONDS = 0.5
 CHAIN_LOOK_SECONDS = 3.0

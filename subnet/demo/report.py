@@ -139,7 +139,7 @@ def text(summary: Summary, out: Path, seconds: float) -> str:
         ratio = f", {full / sent:.0f}x less than an fp32 all-reduce of every step" if full and sent else ""
         lines.append(f"sent           {name}: {sent / 1e6:.2f} MB a round{ratio}")
     lines += ["", f"what the model writes after {summary.outer_steps} outer steps, given {_PROMPTS_SAID}:"]
-    lines += [*(f"  | {row}" for s in summary.samples for row in s.splitlines()[:4]), ""]
+    lines += [*(f"  | {_printable(row)}" for s in summary.samples for row in s.splitlines()[:4]), ""]
     lines += [
         f"results        {out}  (loss.png, metrics.jsonl, summary.json, model/)",
         f"took           {seconds:.0f} s",
@@ -152,6 +152,11 @@ def text(summary: Summary, out: Path, seconds: float) -> str:
         f"the loss fell by {summary.fall:.0%}, every neuron holds the same state, the free-rider got {paid} of the pay"
     )
     return "\n".join([*lines, f"PASSED: {verdict}"])
+
+
+def _printable(row: str) -> str:
+    """Without what a terminal would obey: an untrained model writes any byte."""
+    return "".join(letter if letter.isprintable() else "\N{MIDDLE DOT}" for letter in row)
 
 
 def _state(summary: Summary) -> str:

@@ -66,3 +66,7 @@ def test_the_curve_ends_with_the_final_model_at_whole_rounds() -> None:
     assert list(final.get_xdata()) == [3] and list(final.get_ydata()) == [2.5]
     assert all(float(tick).is_integer() for tick in axes.get_xticks())
     assert len(figure([], None).axes[0].lines) == 0
+
+
+def test_what_the_model_writes_cannot_command_the_terminal() -> None:
+    assert "  | a\N{MIDDLE DOT}[2Jb" in said(failures=[], samples=["a\x1b[2Jb"])
