@@ -13,16 +13,17 @@ from subnet.cli.process import run_neuron
 from subnet.diloco.inner import InnerResult
 from subnet.exchange.round import Round
 from subnet.miner.loop import Miner
+from subnet.miner.training import Training
 from subnet.neuron import Neuron
 
 NOISE = 2e-3
 """Standard deviation of the noise: about that of an honest miner's pseudo-gradient in the demo."""
 
 
-class FreeRider(Miner):
-    """Waits out the training phase, then offers Gaussian noise as its parameters' change."""
+class Noise(Training):
+    """Waits out the training phase, then gives Gaussian noise as the parameters' change."""
 
-    async def train(self, round_: Round) -> InnerResult:
+    async def round(self, round_: Round) -> InnerResult:
         neuron, train = self.neuron, self.neuron.run.train
         generator = torch.Generator().manual_seed(round_.window.round)
         noise = torch.randn(neuron.layout.numel, generator=generator) * NOISE
@@ -31,10 +32,13 @@ class FreeRider(Miner):
         tokens = train.inner_steps * train.batch_size * neuron.run.model.seq_len
         return InnerResult(steps=train.inner_steps, tokens=tokens, losses=[])
 
+    def begin_ahead(self, round_: Round) -> None:
+        """There is no work to go on with."""
+
 
 async def ride(neuron: Neuron) -> None:
     """Run the free-rider's round loop."""
-    await FreeRider(neuron).run()
+    await Miner(neuron, Noise(neuron)).run()
 
 
 def main(argv: list[str]) -> int:

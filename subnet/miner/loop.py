@@ -35,12 +35,11 @@ _MARGIN = 0.9
 class Miner:
     """Trains and averages until the neuron is told to stop; a crash at any point costs it the current round."""
 
-    def __init__(self, neuron: Neuron) -> None:
+    def __init__(self, neuron: Neuron, training: Training | None = None) -> None:
         self.neuron = neuron
-        run = neuron.run
-        self.training = Training(neuron)
+        self.training = training or Training(neuron)
         self.trainer = self.training.trainer
-        self.feedback = ErrorFeedback(neuron.layout.numel, run.codec.error_feedback_decay)
+        self.feedback = ErrorFeedback(neuron.layout.numel, neuron.run.codec.error_feedback_decay)
         self._sent: torch.Tensor | None = None
         self._restore()
 
@@ -55,7 +54,7 @@ class Miner:
     async def _round(self, round_: Round) -> None:
         neuron, exchange = self.neuron, self.neuron.exchange
         neuron.enter("train", round_)
-        result = await self.train(round_)
+        result = await self.training.round(round_)
         if neuron.stopping.is_set():
             return
         contribution = await asyncio.to_thread(self.contribute, result)
@@ -83,10 +82,6 @@ class Miner:
         await asyncio.to_thread(neuron.save, round_, self.feedback.residual, inner)
         seconds = self.training.seconds
         neuron.report(round_, update, agreement, _told(result, seconds), **_training(result, seconds, contribution))
-
-    async def train(self, round_: Round) -> InnerResult:
-        """This round's inner steps (see `Training.round`)."""
-        return await self.training.round(round_)
 
     def contribute(self, result: InnerResult) -> Contribution | None:
         """Pseudo-gradient plus error feedback through the codec; None when not a single step was done."""
