@@ -91,6 +91,8 @@ class Neuron:
     run_id: bytes
     signer: Hotkey
     chain: Chain
+    chain_id: bytes
+    """Tells chains apart: see `Chain.identity`."""
     clock: BlockClock
     swarm: Swarm
     exchange: Exchange
@@ -124,7 +126,8 @@ class Neuron:
         claim: FileLock | None = None
         try:
             await preflight(chain, flags.netuid, signer.ss58, role, flags.btcli_wallet)
-            claim = claim_hotkey(shared_folder(), signer.ss58, flags.netuid, await chain.identity(), node.home)
+            chain_id = await chain.identity()
+            claim = claim_hotkey(shared_folder(), signer.ss58, flags.netuid, chain_id, node.home)
             shards = await asyncio.to_thread(_prepare, run, node)
             run = with_manifest(run, shards.manifest_hash)
             if shards.vocab_size > run.model.vocab_size:
@@ -136,7 +139,7 @@ class Neuron:
             metagraph = await chain.metagraph(flags.netuid)
             hyperparameters = await chain.hyperparameters(flags.netuid)
             layout = layout_of(run)
-            saved = await asyncio.to_thread(_resume, node, run, layout)
+            saved = await asyncio.to_thread(_resume, node, run, chain_id, layout)
             state = saved.state if saved else await asyncio.to_thread(genesis, run, layout)
             swarm = await Swarm.start(node, signer, run, metagraph, clock.block)
         except BaseException:
@@ -148,7 +151,7 @@ class Neuron:
         consensus = Consensus(swarm, clock, run.rounds, state, exchange.refusals.drop)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
-            role, flags, node, run, run_id(run), signer, chain, clock, swarm, exchange, shards, layout, consensus,
+            role, flags, node, run, run_id(run), signer, chain, chain_id, clock, swarm, exchange, shards, layout, consensus,
             telemetry, metagraph, hyperparameters, claim, saved,
         )  # fmt: skip
         await neuron._publish_address()
@@ -245,7 +248,7 @@ class Neuron:
 
     def save(self, round_: Round, feedback: torch.Tensor | None, inner: Mapping[str, torch.Tensor]) -> None:
         """Write a checkpoint after a round: the state and what is this node's own. Raises UserError (disk full)."""
-        meta = {"run_id": self.run_id.hex(), "round": round_.window.round}
+        meta = {"run_id": self.run_id.hex(), "chain": self.chain_id.hex(), "round": round_.window.round}
         checkpoint.save(self.node.home / CHECKPOINTS, self.state, feedback, inner, meta)
 
     def enter(self, phase: str, round_: Round) -> None:
@@ -343,12 +346,22 @@ def _yield_to_the_network() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), COMPUTE_NICENESS)
 
 
-def _resume(node: NodeConfig, run: RunConfig, layout: Layout) -> checkpoint.Checkpoint | None:
-    """The local checkpoint of this run. Raises UserError when the folder holds another run's: it must not be lost."""
+def _resume(node: NodeConfig, run: RunConfig, chain_id: bytes, layout: Layout) -> checkpoint.Checkpoint | None:
+    """The local checkpoint of this run on this chain.
+
+    Raises UserError when the folder holds another run's or another chain's: it must not be lost.
+    """
     folder = node.home / CHECKPOINTS
     saved = checkpoint.load(folder, layout)
-    if saved is not None and saved.meta["run_id"] != run_id(run).hex():
+    if saved is None:
+        return None
+    if saved.meta["run_id"] != run_id(run).hex():
         raise UserError(f"{folder} holds the checkpoints of another run; move them away, or choose another --home")
+    if saved.meta.get("chain") != chain_id.hex():
+        raise UserError(
+            f"{folder} holds the checkpoints of another chain (a development chain that was begun afresh?); "
+            "move them away, or choose another --home"
+        )
     return saved
 
 
