@@ -151,8 +151,8 @@ class Neuron:
         consensus = Consensus(swarm, clock, run.rounds, state, exchange.refusals.drop)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
-            role, flags, node, run, run_id(run), signer, chain, chain_id, clock, swarm, exchange, shards, layout, consensus,
-            telemetry, metagraph, hyperparameters, claim, saved,
+            role, flags, node, run, run_id(run), signer, chain, chain_id, clock, swarm, exchange, shards, layout,
+            consensus, telemetry, metagraph, hyperparameters, claim, saved,
         )  # fmt: skip
         await neuron._publish_address()
         neuron._meeting = asyncio.create_task(neuron._meet_others())
