@@ -48,9 +48,10 @@ CODECS: dict[str, dict[str, Any]] = {
 class Cell:
     """One training run. Learning rates are peaks; the inner schedule is the same for all: warm-up, then a cosine."""
 
-    method: Literal["ddp", "diloco"]
+    method: Literal["ddp", "diloco", "alone"]
+    """"alone": one miner on its own samples, a quarter of the tokens and no exchange; what all others must beat."""
     lr: float
-    """Of the inner optimizer (DDP's only one)."""
+    """Of the inner optimizer, the only one of DDP."""
     inner: Literal["adamw", "muon"] = "adamw"
     h: int = 1
     """Inner steps per round."""

@@ -14,39 +14,110 @@ SEEDS = (1, 2, 3)
 
 def cells() -> list[Cell]:
     """All cells, in the order they are run; none twice."""
-    return list(dict.fromkeys([*_ddp(), *_rules(), *_outer()]))
+    tuned = [*_ddp(), *_outer(), *_rules(), *_codecs(), *_inner(), *_few_rounds()]
+    seeds = [replace(cell, seed=seed) for seed in SEEDS for cell in _compared()]
+    return list(dict.fromkeys([*tuned, *seeds, *_many_rounds()]))
+
+
+def _compared() -> list[Cell]:
+    """What is run with every seed, the most telling first."""
+    return [
+        Cell("ddp", 4e-3),
+        _PLAIN,
+        _coded(_PLAIN, "int4"),
+        _SPARSE,
+        Cell("ddp", 4e-3, "muon"),
+        replace(_PLAIN, inner="muon"),
+        _coded(_PLAIN, "int8"),
+        replace(_SPARSE, over="all"),
+        replace(_SPARSE, reduced="sparse-64"),
+        replace(_SPARSE, reduced="sparse-64", kept_by="reducer"),
+    ]
 
 
 def _ddp() -> list[Cell]:
-    """DDP's learning rate."""
-    return [Cell("ddp", lr) for lr in (4e-3, 8e-3)]
-
-
-def _rules() -> list[Cell]:
-    """Who keeps what a reduced part leaves out, and who counts in its mean."""
-    base = Cell("diloco", 4e-3, h=15, outer_lr=1.0, momentum=0.0, codec="sparse-64", reduced="sparse-64", decay=0.95)
-    return [
-        base,
-        replace(base, kept_by="senders"),
-        replace(base, reduced="sparse-256"),
-        replace(base, reduced="sparse-256", kept_by="senders"),
-        replace(base, reduced="fp32"),
-        replace(base, reduced="sparse-256", over="senders", kept_by="senders"),
-        replace(base, kept_by="senders", over="senders"),
-        replace(base, kept_by="nobody"),
-        replace(base, reduced="sparse-256", kept_by="senders", decay=1.0),
-        replace(base, reduced="sparse-256", kept_by="senders", outer_lr=0.7, momentum=0.5),
-    ]
+    """DDP's learning rate, and a miner alone."""
+    return [Cell("ddp", 4e-3), Cell("ddp", 8e-3), Cell("alone", 4e-3)]
 
 
 def _outer() -> list[Cell]:
     """Inner learning rate, outer learning rate and momentum, without compression."""
-    base = Cell("diloco", 4e-3, h=30)
+    pairs = [(0.7, 0.3), (0.7, 0.0), (1.0, 0.0), (1.0, 0.3), (1.3, 0.0), (0.9, 0.5), (0.7, 0.9), (0.5, 0.5)]
     return [
-        replace(base, outer_lr=0.9, momentum=0.5),
-        replace(base, outer_lr=0.7, momentum=0.9),
-        replace(base, outer_lr=0.9, momentum=0.5, lr=8e-3),
-        replace(base, outer_lr=1.0, momentum=0.3),
-        replace(base, outer_lr=0.7, momentum=0.6),
-        replace(base, outer_lr=1.0, momentum=0.0),
+        *(replace(_PLAIN, outer_lr=lr, momentum=mu) for lr, mu in pairs),
+        replace(_PLAIN, lr=8e-3),
+        replace(_PLAIN, lr=8e-3, outer_lr=0.9, momentum=0.5),
+        replace(_PLAIN, lr=2e-3, outer_lr=1.0, momentum=0.0),
     ]
+
+
+def _rules() -> list[Cell]:
+    """Who keeps what a reduced part leaves out, and who counts in its mean."""
+    over_all = replace(_SPARSE, over="all")
+    short = replace(_SPARSE, reduced="sparse-64")
+    return [
+        short,
+        replace(short, kept_by="reducer"),
+        _SPARSE,
+        replace(_SPARSE, kept_by="reducer"),
+        replace(_SPARSE, outer_lr=0.7),
+        over_all,
+        replace(over_all, kept_by="reducer"),
+        replace(over_all, reduced="fp32", kept_by="reducer"),
+        replace(over_all, reduced="sparse-64"),
+        replace(over_all, reduced="sparse-64", kept_by="reducer"),
+    ]
+
+
+def _codecs() -> list[Cell]:
+    """Codec and H, all else equal."""
+    int4 = _coded(_PLAIN, "int4")
+    return [int4, replace(int4, h=15), replace(int4, h=100), _coded(_PLAIN, "int8"), replace(_SPARSE, h=30)]
+
+
+def _inner() -> list[Cell]:
+    """Muon in the place of AdamW."""
+    muon = replace(_PLAIN, inner="muon")
+    return [Cell("ddp", 4e-3, "muon"), muon, _coded(muon, "int4"), replace(_SPARSE, inner="muon")]
+
+
+def _few_rounds() -> list[Cell]:
+    """A demo's ten rounds."""
+    few = replace(_PLAIN, h=15, steps=150)
+    pairs = [(0.7, 0.3), (0.7, 0.5), (0.5, 0.5), (1.0, 0.0), (0.7, 0.9)]
+    return [
+        Cell("ddp", 4e-3, steps=150),
+        *(replace(few, outer_lr=lr, momentum=mu) for lr, mu in pairs),
+        replace(few, inner="muon"),
+        replace(_SPARSE, steps=150),
+    ]
+
+
+def _many_rounds() -> list[Cell]:
+    """Eighty rounds of 30."""
+    many = replace(_coded(_PLAIN, "int4"), steps=2400)
+    return [
+        Cell("ddp", 4e-3, steps=2400),
+        replace(many, momentum=0.5),
+        replace(many, momentum=0.9),
+        replace(_SPARSE, steps=2400, h=30),
+    ]
+
+
+def _coded(cell: Cell, codec: str) -> Cell:
+    return replace(cell, codec=codec, reduced=codec)
+
+
+_PLAIN = Cell("diloco", 4e-3, h=30, outer_lr=0.7, momentum=0.3)
+_SPARSE = Cell(
+    "diloco",
+    4e-3,
+    h=15,
+    outer_lr=1.0,
+    momentum=0.0,
+    codec="sparse-64",
+    reduced="sparse-256",
+    over="senders",
+    kept_by="senders",
+    decay=0.95,
+)

@@ -64,11 +64,16 @@ def run(cell: Cell, shards: Shards) -> dict[str, Any]:
     layout = Layout(parameter_shapes(cell.model_config), codec_config(cell.codec).leaf_size)
     judge = Judge(cell, layout, shards)
     theta = layout.flatten(init_theta(cell.model_config, cell.seed))
-    scatter, gather = (_ddp if cell.method == "ddp" else _diloco)(cell, layout, shards, theta, judge)
+    workers = 1 if cell.method == "alone" else WORKERS
+    if cell.method == "diloco":
+        scatter, gather = _diloco(cell, layout, shards, theta, judge)
+    else:
+        scatter = gather = cell.steps * ring_bytes(layout.numel, workers) / 2  # reduce-scatter, then all-gather
+        _joint(cell, layout, shards, theta, judge, workers)
     return {
         "losses": judge.losses,
         "parameters": layout.numel,
-        "tokens": cell.steps * WORKERS * LOCAL_BATCH * shards.seq_len,
+        "tokens": cell.steps * workers * LOCAL_BATCH * shards.seq_len,
         "scatter_bytes": round(scatter),
         "gather_bytes": round(gather),
         "ring_bytes": round(cell.steps * ring_bytes(layout.numel, WORKERS)),
@@ -79,18 +84,16 @@ def run(cell: Cell, shards: Shards) -> dict[str, Any]:
     }
 
 
-def _ddp(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Judge) -> tuple[float, float]:
-    """One trainer on everybody's samples: what M workers that average every gradient compute."""
-    trainer = _trainer(cell, layout, WORKERS * LOCAL_BATCH)
+def _joint(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Judge, workers: int) -> None:
+    """One trainer on the samples of `workers`: what DDP computes, which averages every gradient."""
+    trainer = _trainer(cell, layout, workers * LOCAL_BATCH)
     trainer.load(theta)
-    every = [_batches(cell, shards, uid, 0, cell.steps) for uid in range(WORKERS)]
+    every = [_batches(cell, shards, uid, 0, cell.steps) for uid in range(workers)]
     joint = (torch.cat(batches) for batches in zip(*every, strict=True))
     for step in range(cell.steps):
         trainer.train(joint, 1, step, _never)
         if (step + 1) % (cell.steps // EVALUATIONS) == 0:
             judge.see(trainer.theta(), step + 1)
-    each_way = cell.steps * ring_bytes(layout.numel, WORKERS) / 2  # reduce-scatter, then all-gather
-    return each_way, each_way
 
 
 def _diloco(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Judge) -> tuple[float, float]:

@@ -72,6 +72,8 @@ def _settings(cell: Cell) -> tuple[str, ...]:
     inner = f"{cell.inner} {cell.lr:g}"
     if cell.method == "ddp":
         return inner, "-", str(cell.steps), "DDP", "fp32 gradients", "-"
+    if cell.method == "alone":
+        return inner, "-", "-", "one miner alone", "-", "-"
     codec = cell.codec if cell.codec == cell.reduced else f"{cell.codec}, reduced {cell.reduced}"
     rules = "-" if codec == "fp32" else f"{cell.over}; {cell.kept_by}; {cell.decay:g}"
     return inner, str(cell.h), str(cell.steps // cell.h), f"{cell.outer_lr:g}, {cell.momentum:g}", codec, rules
@@ -84,8 +86,8 @@ def _figures(results: Results, cells: Sequence[Cell], reference: Cell) -> tuple[
     gaps = [loss / final(ddp) - 1.0 for loss, ddp in pairs if ddp is not None]
     gap = f"{100 * statistics.mean(gaps):+.1f} %" if gaps else "-"
     bytes_sent = statistics.mean(sent(results[c]) for c in cells)
-    factor = results[cells[0]]["ring_bytes"] / bytes_sent
-    return str(len(cells)), f"{statistics.mean(losses):.4f}{spread}", gap, f"{bytes_sent / 1e6:.3g}", f"{factor:,.0f}"
+    factor = f"{results[cells[0]]['ring_bytes'] / bytes_sent:,.0f}" if bytes_sent else "-"
+    return str(len(cells)), f"{statistics.mean(losses):.4f}{spread}", gap, f"{bytes_sent / 1e6:.3g}", factor
 
 
 def _mean(results: Results, cells: Sequence[Cell]) -> float:
