@@ -93,7 +93,7 @@ class DataConfig(Strict):
 
 @dataclass(frozen=True)
 class TrainConfig(Strict):
-    """The inner optimizer: AdamW with linear warm-up and cosine decay over the global inner step."""
+    """The inner optimizer, with linear warm-up and cosine decay over the global inner step."""
 
     section: ClassVar[str] = "train"
 
@@ -105,6 +105,10 @@ class TrainConfig(Strict):
     """Samples per forward pass; divides batch_size."""
     lr: Positive
     """Peak learning rate."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon for the hidden matrices and AdamW for the rest."""
+    muon_momentum: Annotated[float, Range(0, 1, open_high=True)] = 0.95
+    """Muon's momentum."""
     betas: Annotated[tuple[float, float], Range(0, 1, open_high=True)] = (0.9, 0.95)
     """AdamW's moment decays."""
     eps: Positive = 1e-8

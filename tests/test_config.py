@@ -39,6 +39,8 @@ inner_steps = 4
 batch_size = 8
 micro_batch = 4
 lr = 1e-3
+optimizer = "muon"
+muon_momentum = 0.9
 betas = [0.9, 0.95]
 eps = 1e-8
 weight_decay = 0.1
@@ -86,8 +88,8 @@ iterations = 4
 redundancy = 2
 """
 
-GOLDEN_LENGTH = 1403
-GOLDEN_RUN_ID = "19ec766f6b2ee6d7b654d8161c07c55c3e06557a03d38fb4ae437c7427d7400f"
+GOLDEN_LENGTH = 1453
+GOLDEN_RUN_ID = "2eee16658fee7070eb1c065754fd3dac365436e139d368a7601fcb4ba3829bd7"
 
 
 def golden() -> RunConfig:

@@ -1,4 +1,4 @@
-"""The inner loop of DiLoCo: AdamW on local batches from given parameters, stopping when told.
+"""The inner loop of DiLoCo: AdamW or Muon on local batches from given parameters, stopping when told.
 
 Not bit-exact across machines (only what is averaged must be) and without a clock: the caller says when to stop. The
 schedule follows the global inner step, so it does not depend on who trained how long. DiLoCo, arXiv 2311.08105.
@@ -25,6 +25,8 @@ MAX_SKIPPED_IN_A_ROW = 5
 """Inner steps without a finite loss and gradient after which training is given up."""
 _IGNORED = -100
 _MOMENTS = ("exp_avg", "exp_avg_sq")
+_NOT_HIDDEN = ("embed_tokens.weight", "lm_head.weight")
+"""Matrices that look tokens up or choose among them: Muon is for those in between."""
 
 
 class TrainingDiverged(UserError):
@@ -57,8 +59,11 @@ def learning_rate(cfg: TrainConfig, step: int) -> float:
 
 
 class InnerTrainer:
-    """AdamW on a causal language model (`model(input_ids=...).logits`); its moments live on from round to round.
+    """Trains a causal language model (`model(input_ids=...).logits`); the optimizer's moments live on between rounds.
 
+    AdamW for everything, or with `train.optimizer` = "muon" torch's Muon for the hidden matrices, its update scaled to
+    AdamW's root mean square (arXiv 2502.16982), so that one learning rate and one schedule serve both (MuLoCo, arXiv
+    2505.23725).
     The model stays fp32 on its device; on CUDA the forward pass runs in bf16 autocast.
     """
 
@@ -72,11 +77,27 @@ class InnerTrainer:
             raise ValueError("the model's parameters are not those of the layout")
         self._params = list(self._named.values())
         self._device = self._params[0].device
+        matrices = {name: p for name, p in self._named.items() if p.dim() >= 2}
+        hidden = [p for n, p in matrices.items() if cfg.optimizer == "muon" and not n.endswith(_NOT_HIDDEN)]
+        by_muon = set(map(id, hidden))
         groups = [
-            {"params": [p for p in self._params if p.dim() >= 2], "weight_decay": cfg.weight_decay},
+            {"params": [p for p in matrices.values() if id(p) not in by_muon], "weight_decay": cfg.weight_decay},
             {"params": [p for p in self._params if p.dim() < 2], "weight_decay": 0.0},
         ]
         self._adamw = torch.optim.AdamW(groups, lr=cfg.lr, betas=cfg.betas, eps=cfg.eps, fused=True)
+        self._muon: torch.optim.Muon | None = None
+        if hidden:
+            self._muon = torch.optim.Muon(
+                hidden,
+                lr=cfg.lr,
+                weight_decay=cfg.weight_decay,
+                momentum=cfg.muon_momentum,
+                adjust_lr_fn="match_rms_adamw",
+            )
+
+    @property
+    def _optimizers(self) -> list[torch.optim.Optimizer]:
+        return [self._adamw] if self._muon is None else [self._adamw, self._muon]
 
     def load(self, theta: Tensor) -> None:
         """Copy the flat fp32 vector `[numel]` into the model; the moments stay."""
@@ -121,12 +142,16 @@ class InnerTrainer:
         return result
 
     def state_dict(self) -> dict[str, Tensor]:
-        """AdamW's moments as flat fp32 `[numel]` vectors and its step count; empty before the first step."""
-        state = self._adamw.state
-        if not state:
+        """AdamW's moments as flat fp32 `[numel]` vectors and its step count; empty before the first step.
+
+        Muon's momentum is in the place of the first moment; it has no second, which is zero there.
+        """
+        if not self._adamw.state:
             return {}
-        flat = {key: self.layout.flatten({n: state[p][key] for n, p in self._named.items()}) for key in _MOMENTS}
-        return {**flat, "step": state[self._params[0]]["step"].to("cpu", torch.float32, copy=True)}
+        by_name = {name: self._state_of(p) for name, p in self._named.items()}
+        flat = {key: self.layout.flatten({n: s[key] for n, s in by_name.items()}) for key in _MOMENTS}
+        step = next(iter(self._adamw.state.values()))["step"]
+        return {**flat, "step": step.to("cpu", torch.float32, copy=True)}
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """Take over what `state_dict` returned. Raises ValueError, with nothing changed, if it is another model's."""
@@ -134,11 +159,20 @@ class InnerTrainer:
             raise ValueError(f"not the state of an inner optimizer: {sorted(saved)}")
         views = {key: self.layout.unflatten(saved[key]) for key in _MOMENTS if saved}
         names = {id(p): name for name, p in self._named.items()}
-        ordered = [names[id(p)] for group in self._adamw.param_groups for p in group["params"]]
-        state: dict[int, dict[str, Any]] = {}
-        for index, name in enumerate(ordered if saved else []):
-            state[index] = {key: views[key][name].clone() for key in _MOMENTS} | {"step": saved["step"].clone()}
-        self._adamw.load_state_dict({"state": state, "param_groups": self._adamw.state_dict()["param_groups"]})
+        for optimizer in self._optimizers:
+            ordered = [names[id(p)] for group in optimizer.param_groups for p in group["params"]]
+            state: dict[int, dict[str, Any]] = {}
+            for index, name in enumerate(ordered if saved else []):
+                if optimizer is self._muon:
+                    state[index] = {"momentum_buffer": views["exp_avg"][name].clone()}
+                else:
+                    state[index] = {key: views[key][name].clone() for key in _MOMENTS} | {"step": saved["step"].clone()}
+            optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+    def _state_of(self, p: Tensor) -> Mapping[str, Tensor]:
+        if self._muon is not None and p in self._muon.state:
+            return {"exp_avg": self._muon.state[p]["momentum_buffer"], "exp_avg_sq": torch.zeros_like(p)}
+        return dict(self._adamw.state[p])
 
     def _step(self, ids_BT: Tensor, lr: float) -> float | None:
         """One optimizer step; the mean loss, or None when it was left out."""
@@ -152,10 +186,12 @@ class InnerTrainer:
         norm = torch.nn.utils.clip_grad_norm_(self._params, self.cfg.grad_clip)
         finite = bool(torch.isfinite(loss + norm))
         if finite:
-            for group in self._adamw.param_groups:
-                group["lr"] = lr
-            self._adamw.step()
-        self._adamw.zero_grad()
+            for optimizer in self._optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = lr
+                optimizer.step()
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
         return float(loss) if finite else None
 
 

@@ -160,8 +160,9 @@ def test_five_in_a_row_are_a_clear_error() -> None:
     assert bool(torch.isfinite(trainer.theta()).all())
 
 
-def test_training_goes_on_after_a_restart_as_if_nothing_happened() -> None:
-    without, first, second = trainer_with(), trainer_with(), trainer_with()
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_training_goes_on_after_a_restart_as_if_nothing_happened(optimizer: str) -> None:
+    without, first, second = (trainer_with(optimizer=optimizer) for _ in range(3))
     data = [next(batches(seed)) for seed in range(6)]
     without.train(data, 6, 0, never)
     first.train(data[:3], 3, 0, never)
@@ -175,8 +176,30 @@ def test_training_goes_on_after_a_restart_as_if_nothing_happened() -> None:
     assert torch.equal(first.theta(), without.theta())
 
 
-def test_an_empty_or_foreign_optimizer_state() -> None:
-    trainer, fresh = trainer_with(), trainer_with()
+def test_muon_moves_hidden_matrices_and_nothing_else() -> None:
+    """One step is as large as AdamW's (0.2 lr sqrt(elements) by its scaling), and decay is decoupled."""
+    adamw, muon = trainer_with(), trainer_with(optimizer="muon")
+    for trainer in (adamw, muon):
+        trainer.train(batches(), 1, 0, never)
+    start, a, b = (LAYOUT.unflatten(x) for x in (THETA, adamw.theta(), muon.theta()))
+    for name, shape in LAYOUT.shapes.items():
+        hidden = len(shape) == 2 and "embed_tokens" not in name
+        assert torch.equal(a[name], b[name]) != hidden, name
+        if hidden:
+            moved = b[name] - start[name] * (1 - TRAIN.lr * TRAIN.weight_decay)
+            rms = float(moved.square().mean().sqrt())
+            assert 0.1 * TRAIN.lr < rms < 0.3 * TRAIN.lr, name
+
+
+def test_muon_learns() -> None:
+    trainer = trainer_with(optimizer="muon")
+    losses = trainer.train(batches(), 60, 0, never).losses
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_an_empty_or_foreign_optimizer_state(optimizer: str) -> None:
+    trainer, fresh = trainer_with(optimizer=optimizer), trainer_with(optimizer=optimizer)
     assert trainer.state_dict() == {}
     trainer.train(batches(), 2, 0, never)
     good = trainer.state_dict()
