@@ -68,3 +68,62 @@ def test_grandchildren_are_descendants(bench: ModuleType) -> None:
         below = bench.descendants(child.pid)
         assert len(below) == 1 and {child.pid, *below} <= set(bench.descendants(os.getpid()))
         child.communicate(b"\n")
+
+
+@pytest.fixture
+def exchange(bench: ModuleType) -> ModuleType:
+    return importlib.import_module("exchange")
+
+
+def test_peers_of_an_exchange_average_different_vectors_whose_exact_mean_is_known(exchange: ModuleType) -> None:
+    vectors = importlib.import_module("exchange_study.vectors")
+    size = 3 * vectors.ROW - 8
+    first, second = vectors.vector(size, 0, 1), vectors.vector(size, 1, 1)
+    assert (first == vectors.vector(size, 0, 1)).all() and not (first == second).any()
+    exact = vectors.mean(size, 2, 1)
+    assert vectors.error((first + second) / 2, exact) < 1e-7
+    assert vectors.error(2 * exact.float(), exact) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_link_passes_frames_at_its_rate_and_drops_what_its_buffer_does_not_hold(exchange: ModuleType) -> None:
+    network = importlib.import_module("exchange_study.network")
+    lane = network.Lane(8000.0)  # bit/s: a millisecond a byte
+    assert lane.pass_at(5.0, 60) == pytest.approx(5.06)
+    assert lane.pass_at(5.0, 60) == pytest.approx(5.12)
+    assert lane.pass_at(5.0, 60) is None  # 0.12 s wait already
+    assert lane.pass_at(6.0, 60) == pytest.approx(6.06)
+
+
+def test_a_frame_not_yet_cut_counts_as_the_packets_it_becomes(exchange: ModuleType) -> None:
+    network = importlib.import_module("exchange_study.network")
+    plain, cut = bytes(10), bytes(4) + (1000).to_bytes(2, "little") + bytes(4)
+    assert network.wire_bytes(plain + bytes(66 + 900)) == 66 + 900
+    assert network.wire_bytes(cut + bytes(66 + 2500)) == 3 * 66 + 2500
+
+
+def test_an_exchange_is_held_against_the_cell_with_its_size_and_peers_only(exchange: ModuleType) -> None:
+    def row(contender: str, peers: int, seconds: float) -> dict[str, object]:
+        return {"contender": contender, "parameters": 10_000_000, "peers": peers, "seconds": seconds,
+                "cpu_seconds": 1.0, "mb_up": 10.0 * peers, "error": 0.01}  # fmt: skip
+
+    rows = [row("ours:int8", 4, 1.0), row("hivemind:uniform8", 4, 2.0), row("hivemind:uniform8", 8, 9.0)]
+    budgets = exchange.against_hivemind(rows)
+    assert budgets["times_faster_hivemind:uniform8_10M_4"]["measured"] == 2.0
+    assert not budgets["times_faster_hivemind:uniform8_10M_4"]["ok"] and len(budgets) == 4
+    (grown,) = exchange.growth([row("ours:int8", 4, 1.0), row("ours:int8", 8, 1.0)]).values()
+    assert grown["measured"] == pytest.approx(2 * 1.5 / 1.75, rel=1e-3) and not grown["ok"]
+
+
+@pytest.mark.slow
+def test_two_peers_of_each_kind_really_average(exchange: ModuleType) -> None:
+    contenders = ["ours:int8", "hivemind:uniform8", "gloo:fp32"]
+    arguments = ["--parameters", "0.5", "--peers", "2", "--rounds", "1", "--contenders", *contenders]
+    command = [sys.executable, str(FOLDER / "exchange.py"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    figures = json.loads(done.stdout)
+    if figures.get("error", "").startswith("this needs"):
+        pytest.skip(figures["error"])
+    ours, theirs, exact = figures["rows"]
+    # One copy of the vector goes out, half of it twice: about a byte, or four, for a parameter.
+    assert 0.5 < ours["mb_up"] < 0.6 and 0.5 < theirs["mb_up"] < 0.6 and 2.0 < exact["mb_up"] < 2.1
+    assert exact["error"] < 1e-6 < ours["error"] < 0.02
