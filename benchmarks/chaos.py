@@ -47,7 +47,7 @@ ROUND = {
     "leader_blocks": 4,
 }
 MAX_IMBALANCE = 1e-3
-"""Of produced + owed = taken + residual, as a share of one element of a pseudo-gradient: what rounding may add up to."""
+"""Of produced + owed = taken + residual, as a share of an element of a pseudo-gradient: what rounding may add up to."""
 MAX_GROWTH_MB = 0.5
 """Of a peer's processes together, per round, beyond its first ten."""
 _SETTLE_ROUNDS = 10
@@ -351,7 +351,7 @@ def leftovers(town: Town) -> dict[str, list[str]]:
             processes.append(command)
     processes += ["a peer"] * max(0, forkers - 1)
     shared = [str(f) for pid in town.pids for f in Path("/dev/shm").glob(f"torch_{pid}_*")]
-    tasks = []
+    tasks: list[str] = []
     for peer in town.peers:
         file = peer.home / "left.json"
         tasks += json.loads(file.read_text()) if file.exists() else [f"peer {peer.index} did not leave in good order"]

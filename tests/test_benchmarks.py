@@ -7,8 +7,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -127,3 +129,91 @@ def test_two_peers_of_each_kind_really_average(exchange: ModuleType) -> None:
     # One copy of the vector goes out, half of it twice: about a byte, or four, for a parameter.
     assert 0.5 < ours["mb_up"] < 0.6 and 0.5 < theirs["mb_up"] < 0.6 and 2.0 < exact["mb_up"] < 2.1
     assert exact["error"] < 1e-6 < ours["error"] < 0.02
+
+
+def chaos_of_four(bench: ModuleType) -> tuple[ModuleType, ModuleType, Any]:
+    """The plan's module, the verdict's, and a plan of blows to four peers in rounds 5 to 24 of the demo's length."""
+    plan, verdict = (importlib.import_module(f"chaos_study.{name}") for name in ("plan", "verdict"))
+    return plan, verdict, plan.Plan(7, 4, load_run("demo").rounds, 5, 25)
+
+
+def test_chaos_is_the_same_in_every_process_and_ends_in_time(bench: ModuleType) -> None:
+    plan, _, chaos = chaos_of_four(bench)
+    plan._drawn.cache_clear()
+    blows = [chaos.of_round(index) for index in range(30)]
+    plan._drawn.cache_clear()
+    assert blows == [chaos.of_round(index) for index in range(30)]
+    assert not any(blows[:5]) and not any(blows[25:]) and len({b.kind for each in blows for b in each}) > 5
+    length = chaos.rounds.blocks
+    for index, each in enumerate(blows):
+        assert all(index * length <= b.start < (index + 1) * length and 0 < b.blocks <= length / 2 for b in each)
+
+
+def chaos_events(bench: ModuleType, change: Callable[[dict[str, Any]], None]) -> list[str]:
+    """What a chaos run is blamed for in which two of four peers tell of one calm round, one event of it changed."""
+    _, verdict, chaos = chaos_of_four(bench)
+    hotkeys = [f"hotkey {i}" for i in range(4)]
+    listed = {hotkeys[peer]: f"root {peer}" for peer in range(2)}
+    lives = []
+    for peer in range(4):
+        part = {"included": sorted(listed), "missing": False, "sent": 1.0, "taken": float(peer < 2)}
+        parts = [part.copy() for _ in range(2)]
+        settled = {
+            "event": "settled", "round": 1, "step": 1, "before": "a", "digest": "b", "agreed": True,
+            "root": f"root {peer}", "imbalance": 0.0, "view": {"roster": "r", "listed": listed, "parts": parts},
+        }  # fmt: skip
+        ended = {"event": "round", "round": 1, "step": 1, "digest": "b", "agreed": True, "time": 80.0}
+        begun = {"event": "begun", "resumed": -1, "time": 0.0}
+        lives.append(verdict.Life(peer, 0, [begun, settled, ended]))
+    change({"lives": lives, **{e["event"]: e for e in lives[0].events}})
+    judge = verdict.Verdict(chaos, lives, hotkeys, 0.0, 1.0)
+    judge.figures()
+    return [failure.partition(": ")[2] for failure in judge.failures]
+
+
+def test_chaos_blames_nobody_for_nothing(bench: ModuleType) -> None:
+    assert chaos_events(bench, lambda _: None) == []
+
+
+def test_chaos_finds_work_that_left_the_books_and_is_in_nobodys_state(bench: ModuleType) -> None:
+    def leave_out(events: dict[str, Any]) -> None:
+        for life in events["lives"]:
+            life.events[1]["view"]["parts"][1]["included"] = ["hotkey 1"]
+
+    (failure,) = chaos_events(bench, leave_out)
+    assert failure.startswith("peer 0, which agreed, lost parts [1]")
+
+    def replace_contribution(events: dict[str, Any]) -> None:
+        events["settled"]["root"] = "a later root"
+
+    (failure,) = chaos_events(bench, replace_contribution)
+    assert failure.startswith("peer 0, which agreed, lost parts [0, 1]")
+
+
+def test_chaos_finds_states_that_stay_different_and_waits_without_end(bench: ModuleType) -> None:
+    def differ(events: dict[str, Any]) -> None:
+        events["settled"] |= {"digest": "c"}
+        events["round"] |= {"digest": "c", "time": 300.0}
+
+    failures = chaos_events(bench, differ)
+    assert any("never held the others' state again" in f for f in failures)
+    assert any(f.startswith("peer 0 ended its apply phase 1") for f in failures)
+
+
+def test_chaos_finds_a_finished_round_that_a_death_took_away(bench: ModuleType) -> None:
+    def die(events: dict[str, Any]) -> None:
+        life = events["lives"][0]
+        life.died = 81.0
+        events["lives"].append(type(life)(0, 1, [{"event": "begun", "resumed": 0, "time": 82.0}]))
+
+    assert any("was killed after this round, and went on from round 0" in f for f in chaos_events(bench, die))
+
+
+@pytest.mark.slow
+def test_a_few_rounds_of_chaos_end_in_one_state_with_nothing_lost(tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / "chaos.py"), "--rounds", "3", "--peers", "4", "--seed", "5"]
+    command += ["--out", str(tmp_path / "c")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    line = json.loads(ended.stdout)
+    assert ended.returncode == 0 and line["ok"], ended.stderr[-3000:]
+    assert line["agreement"]["outer_steps"] >= 6 and line["conservation"]["parts"] > 50 and not line["failures"]

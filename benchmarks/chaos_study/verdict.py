@@ -164,7 +164,8 @@ class Verdict:
         """Whether what left each error feedback is in the state that most hold, and nothing else left it."""
         applied = {index: self._applied(index) for index in self.ends}
         self._check_lineage(applied)
-        sums = Counter[str]()
+        names = ("contributions", "parts", "parts_lost", "parts_lost_by_repaired_peers", "parts_sent_twice")
+        sums = Counter[str](dict.fromkeys((*names, "applied_unseen"), 0))
         worst = 0.0
         for index, settled in sorted(self.settled.items()):
             for peer, event in settled.items():
@@ -206,16 +207,20 @@ class Verdict:
         # Under another roster parts are cut elsewhere: none of what this peer thinks it gave is in the others' state.
         same = shown is not None and view["roster"] == shown["roster"]
         sums["applied_unseen"] += theirs and not same
+        lost = []
         for part, mine in enumerate(view["parts"]):
             took = mine["taken"] > 0.5 * mine["sent"] > 0.0
             got = shown["parts"][part] if shown is not None and theirs and same else None
             there = got is not None and not got["missing"] and hotkey in got["included"]
             sums["parts"] += 1
             if took and not there:
-                sums["lost_parts"] += 1
-                self.fail(index, f"peer {peer} lost part {part}: it left the error feedback and is in nobody's state")
+                lost.append(part)
+                sums["parts_lost" if event["agreed"] else "parts_lost_by_repaired_peers"] += 1
             elif there and not took:
                 sums["parts_sent_twice"] += 1
+        if lost:
+            how = "agreed" if event["agreed"] else "differed from the others"
+            self.fail(index, f"peer {peer}, which {how}, lost parts {lost}: off its books and in nobody's state")
 
     def _killed(self, applied: dict[int, Applied]) -> Counter[str]:
         """What became of the rounds in which peers were killed; a round that was over must not be among them."""
