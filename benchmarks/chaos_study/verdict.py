@@ -20,6 +20,8 @@ SLACK_SECONDS = 3.0
 use the machine's cores."""
 STRUCK_SLACK_SECONDS = 12.0
 """Beyond deadline and stall for a peer whose own daemon hangs: three calls into it, each bounded by four seconds."""
+_ROUNDING = 1e-3
+"""Share of a part below which what left the error feedback is no more than the rounding of what was added to it."""
 _NEXT = {"roster": "commit", "scatter": "roster", "gather": "scatter", "apply": "gather"}
 """The phase that ends where another begins."""
 
@@ -100,7 +102,7 @@ class Verdict:
             for peer, end in ends.items():
                 if end["digest"] != held:
                     differing.add(index)
-                    if peer in wrong and self.healthy(peer, index) and self.healthy(peer, index - 1):
+                    if peer in wrong and self.healthy(peer, index):
                         self.fail(index, f"peer {peer} has held another state since round {wrong[peer]}")
                     wrong.setdefault(peer, index)
                     continue
@@ -209,7 +211,7 @@ class Verdict:
         sums["applied_unseen"] += theirs and not same
         lost = []
         for part, mine in enumerate(view["parts"]):
-            took = mine["taken"] > 0.5 * mine["sent"] > 0.0
+            took = mine["taken"] > _ROUNDING * mine["sent"]
             got = shown["parts"][part] if shown is not None and theirs and same else None
             there = got is not None and not got["missing"] and hotkey in got["included"]
             sums["parts"] += 1
