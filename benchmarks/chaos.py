@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import Figures, budget, main, say
+from chaos_study.peer import Place, live, signer
 from chaos_study.plan import KILLS, STALLS, Blow, Plan
+from chaos_study.processes import TOKEN, growth, leftovers, ours, signal_to, size_of
 from chaos_study.verdict import Life, Verdict
-from demo_memory import pss_bytes
 
 from subnet.config import CodecConfig, ModelConfig, RunConfig, load_run
 from subnet.errors import UserError
@@ -50,10 +51,7 @@ MAX_IMBALANCE = 1e-3
 """Of produced + owed = taken + residual, as a share of an element of a pseudo-gradient: what rounding may add up to."""
 MAX_GROWTH_MB = 0.5
 """Of a peer's processes together, per round, beyond its first ten."""
-_SETTLE_ROUNDS = 10
 _LEAVE_SECONDS = 60.0
-_TOKEN = "SN38_CHAOS"
-_PEER_MODULE = "chaos_study.peer"
 
 
 @dataclasses.dataclass
@@ -87,10 +85,8 @@ class Peer:
 
     def measure(self, index: int) -> None:
         """Note the memory (PSS) and the open files of its processes at the end of a round."""
-        pids = self.pids()
         with contextlib.suppress(OSError):
-            files = sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids.values())
-            self.sizes[-1].append((index, sum(map(pss_bytes, pids.values())), files))
+            self.sizes[-1].append((index, *size_of(self.pids().values())))
 
     def pids(self) -> dict[str, int]:
         """Its processes by what they are, as far as they run."""
@@ -113,7 +109,7 @@ class Town:
         self.last = stop + CALM_AFTER - 1
         self.peers = [Peer(i, folder / str(i)) for i in range(options.peers)]
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload([_PEER_MODULE])
+        self.context.set_forkserver_preload([live.__module__])
         self.epoch, self.wall = 0.0, 0.0
         self.over = False
         self.failures: list[str] = []
@@ -150,8 +146,6 @@ class Town:
 
     async def _keep(self, peer: Peer) -> None:
         """Start a peer, and start it again whenever it has died."""
-        from chaos_study.peer import Place, live
-
         while not self.over:
             life = len(peer.lives)
             place = Place(peer.index, life, self.plan, self.run, self.folder, self.epoch, BLOCK_SECONDS)
@@ -262,25 +256,23 @@ class Town:
 async def measure(options: argparse.Namespace | None = None) -> tuple[bool, Figures]:
     """Play the run and judge it."""
     options = options or parsed([])
-    if not sys.platform.startswith("linux"):
+    if sys.platform != "linux":
         raise UserError("this needs Linux: /proc tells it which processes are its own")
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         folder = options.out or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sn38-chaos-")))
         (folder / "tmp").mkdir(parents=True)
-        names = {"TMPDIR": folder / "tmp", "HOME": folder, _TOKEN: folder}
+        names = {"TMPDIR": folder / "tmp", "HOME": folder, TOKEN: folder}
         paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
         os.environ |= {**{k: str(v) for k, v in names.items()}, "PYTHONPATH": os.pathsep.join(paths)}
         town = Town(options, folder)
         await town.play()
         left = await _nothing_left(town)
         lives = [life for peer in town.peers for life in peer.lives]
-        from chaos_study.peer import signer
-
         hotkeys = [signer(i).ss58 for i in range(options.peers)]
         verdict = Verdict(town.plan, lives, hotkeys, town.wall, BLOCK_SECONDS)
         figures = verdict.figures()
-        growth = _growth(town)
+        grown = growth([sizes for peer in town.peers for sizes in peer.sizes])
     failures = town.failures + verdict.failures
     for failure in failures:
         say(f"FAILED: {failure}")
@@ -289,12 +281,20 @@ async def measure(options: argparse.Namespace | None = None) -> tuple[bool, Figu
         "broken_promises": budget(len(failures), 0.5),
         "imbalance": budget(figures["conservation"]["worst_imbalance"], allowed),
         "left_behind": budget(sum(map(len, left.values())), 0.5),
-        "growth_mb_a_round": budget(growth["mb_a_round"], MAX_GROWTH_MB),
+        "growth_mb_a_round": budget(grown["mb_a_round"], MAX_GROWTH_MB),
     }
     run = {"rounds": options.rounds, "seed": options.seed, "peers": options.peers, "codec": options.codec}
     minutes = round((time.monotonic() - started) / 60, 1)
-    told = {"growth": growth, "left": left, "failures": failures[:20], "minutes": minutes}
+    told = {"growth": grown, "left": left, "failures": failures[:20], "minutes": minutes}
     return all(b["ok"] for b in budgets.values()), {**run, **figures, **told, "budgets": budgets}
+
+
+async def _nothing_left(town: Town) -> dict[str, list[str]]:
+    """What is left once torch's shared memory managers have seen that nobody needs them."""
+    limit, homes = time.monotonic() + _LEAVE_SECONDS, [peer.home for peer in town.peers]
+    while any((left := leftovers(town.folder, homes, town.pids)).values()) and time.monotonic() < limit:
+        await asyncio.sleep(0.5)
+    return left
 
 
 def run_of(options: argparse.Namespace) -> RunConfig:
@@ -312,67 +312,6 @@ def run_of(options: argparse.Namespace) -> RunConfig:
         rounds=dataclasses.replace(demo.rounds, **ROUND),
         aggregate=dataclasses.replace(demo.aggregate, redundancy=options.redundancy),
     )
-
-
-def ours(pid: int) -> bool:
-    """Whether a process belongs to this run and has not ended."""
-    try:
-        marked = f"{_TOKEN}={os.environ[_TOKEN]}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return marked and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
-def signal_to(pid: int | None, number: signal.Signals) -> None:
-    """Send a signal to one of our own processes; nothing if it has gone."""
-    if pid is not None and ours(pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-async def _nothing_left(town: Town) -> dict[str, list[str]]:
-    """What is left once torch's shared memory managers have seen that nobody needs them."""
-    limit = time.monotonic() + _LEAVE_SECONDS
-    while any((left := leftovers(town)).values()) and time.monotonic() < limit:
-        await asyncio.sleep(0.5)
-    return left
-
-
-def leftovers(town: Town) -> dict[str, list[str]]:
-    """What should not be there any more: processes, sockets, shared memory, tasks of peers that left in good order."""
-    servers = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
-    processes, forkers = [], 0
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal() or int(entry.name) == os.getpid() or not ours(int(entry.name)):
-            continue
-        command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        forkers += servers[0] in command
-        if not any(name in command for name in servers):
-            processes.append(command)
-    processes += ["a peer"] * max(0, forkers - 1)
-    shared = [str(f) for pid in town.pids for f in Path("/dev/shm").glob(f"torch_{pid}_*")]
-    tasks: list[str] = []
-    for peer in town.peers:
-        file = peer.home / "left.json"
-        tasks += json.loads(file.read_text()) if file.exists() else [f"peer {peer.index} did not leave in good order"]
-    return {
-        "processes": processes,
-        "sockets": [str(f) for f in (town.folder / "tmp").glob("sn38-*")],
-        "shared_memory": shared,
-        "unfinished": [str(f) for f in town.folder.glob("*/checkpoints/.unfinished-*")],
-        "tasks": tasks,
-    }
-
-
-def _growth(town: Town) -> dict[str, Any]:
-    """How memory and open files of the longest lives went on after their first rounds; weighted by length."""
-    long = [sizes[_SETTLE_ROUNDS:] for peer in town.peers for sizes in peer.sizes if len(sizes) > 2 * _SETTLE_ROUNDS]
-    rounds = sum(sizes[-1][0] - sizes[0][0] for sizes in long)
-    if not rounds:
-        return {"rounds": 0, "mb_a_round": 0.0, "files_a_round": 0.0}
-    memory = sum(sizes[-1][1] - sizes[0][1] for sizes in long) / 1e6
-    files = sum(sizes[-1][2] - sizes[0][2] for sizes in long)
-    return {"rounds": rounds, "mb_a_round": round(memory / rounds, 3), "files_a_round": round(files / rounds, 3)}
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -27,6 +27,7 @@ import torch
 
 from chaos_study.ledger import BookkeepingMiner, Trainer
 from chaos_study.plan import Plan
+from chaos_study.processes import LEFT_FILE
 from subnet.chain.clock import BlockClock
 from subnet.chain.errors import ChainUnreachable
 from subnet.chain.flags import ChainFlags
@@ -39,9 +40,6 @@ from subnet.neuron import Neuron
 from subnet.swarm.errors import SwarmError
 from subnet.swarm.process import die_with_parent
 from subnet.swarm.wire import Stream, WireError
-
-LEFT_FILE = "left.json"
-"""What a peer that left cleanly still held: unfinished tasks."""
 
 
 @dataclass(frozen=True)

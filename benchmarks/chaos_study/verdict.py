@@ -242,9 +242,9 @@ class Verdict:
                 fates["nothing lost"] += 1
                 continue
             view = applied[entered[0]].view if entered[0] in applied else None
-            listed = view is not None and self.hotkeys[life.peer] in view["listed"]
-            fates["contribution applied"] += listed
-            fates["round lost"] += not listed
+            parts = view["parts"] if view is not None else []
+            there = sum(not part["missing"] and self.hotkeys[life.peer] in part["included"] for part in parts)
+            fates["round applied" if there == len(parts) > 0 else "applied in part" if there else "round lost"] += 1
         return fates
 
     def _by_round(self, name: str) -> dict[int, dict[int, Event]]:
