@@ -55,7 +55,8 @@ def test_memory_and_disk(name: str, role: str) -> None:
 def test_links(name: str) -> None:
     run = load_run(name)
     rounds, block = run.rounds, SECONDS_PER_BLOCK[name]
-    megabits = parameter_count(run.model) * 260 / 256 * 8 / 1e6
+    assert (run.codec.name, run.codec.block) == ("int4", 128)
+    megabits = parameter_count(run.model) * 4.07 / 1e6
     share = (PEERS - 1) / PEERS
     scatter, gather = (rounds.scatter_end - rounds.roster_end) * block, (rounds.gather_end - rounds.scatter_end) * block
     miner, validator = RUNS[name]["miner"]["network"], RUNS[name]["validator"]["network"]
