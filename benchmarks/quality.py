@@ -23,17 +23,17 @@ from typing import Any
 import torch
 from bench import ROOT, Figures, budget, main, say
 from quality_study.cells import DATA, MODELS, Cell
-from quality_study.grid import cells
+from quality_study.grid import SEEDS, cells
 from quality_study.simulate import run
-from quality_study.table import int8_gap, tables
+from quality_study.table import codec_gap, tables
 
 from subnet.data.prepare import prepare
 from subnet.errors import UserError
 from subnet.home import shards_folder
 
 RESULTS = ROOT / "docs" / "quality.jsonl"
-MAX_INT8_GAP = 0.01
-"""Largest relative loss of int8 against fp32 at equal everything."""
+MAX_INT4_GAP = 0.01
+"""Largest relative loss that int4 may cost against fp32, all else equal, every seed's mean."""
 
 
 async def measure(seconds: float = float("inf")) -> tuple[bool, Figures]:
@@ -51,8 +51,8 @@ async def measure(seconds: float = float("inf")) -> tuple[bool, Figures]:
         with RESULTS.open("a") as stream:
             stream.write(json.dumps({"cell": dataclasses.asdict(cell), **result}) + "\n")
         say(f"{number + 1}/{len(wanted)} {cell}: {result['losses'][-1][1]:.4f}, {result['cpu_seconds']} s")
-    figure = budget(int8_gap(read(RESULTS)), MAX_INT8_GAP)
-    return figure["ok"], {"cells": len(wanted), "int8_gap_to_fp32": figure}
+    figure = budget(codec_gap(read(RESULTS), "int4", SEEDS), MAX_INT4_GAP)
+    return figure["ok"], {"cells": len(wanted), "int4_gap_to_fp32": figure}
 
 
 def read(path: Path) -> dict[Cell, dict[str, Any]]:

@@ -28,14 +28,19 @@ def sent(result: Mapping[str, Any]) -> int:
     return int(result["scatter_bytes"] + result["gather_bytes"])
 
 
-def int8_gap(results: Results) -> float:
-    """Largest relative excess of int8's loss over fp32's among cells that differ in nothing else, seeds averaged."""
-    gaps: dict[Cell, list[float]] = {}
-    for cell, result in results.items():
-        plain = replace(cell, codec="fp32", reduced="fp32")
-        if cell.codec == cell.reduced == "int8" and plain in results:
-            gaps.setdefault(replace(cell, seed=0), []).append(final(result) / final(results[plain]) - 1.0)
-    return max((statistics.mean(values) for values in gaps.values()), default=float("inf"))
+def codec_gap(results: Results, codec: str, seeds: Sequence[int]) -> float:
+    """Largest relative excess of the codec's loss over fp32's, of cells alike in all else that ran all `seeds`.
+
+    The mean over the seeds; infinite if there are no such cells.
+    """
+    gaps = []
+    for cell in {replace(cell, seed=0) for cell in results if cell.codec == cell.reduced == codec}:
+        coded = [results.get(replace(cell, seed=seed)) for seed in seeds]
+        plain = [results.get(replace(cell, codec="fp32", reduced="fp32", seed=seed)) for seed in seeds]
+        pairs = [(final(c), final(p)) for c, p in zip(coded, plain, strict=True) if c is not None and p is not None]
+        if len(pairs) == len(seeds):
+            gaps.append(statistics.mean(c / p - 1.0 for c, p in pairs))
+    return max(gaps, default=float("inf"))
 
 
 def tables(results: Results) -> str:
