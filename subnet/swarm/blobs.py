@@ -21,7 +21,7 @@ MAX_RANGE = 1024
 """Most leaves one request may ask for."""
 MAX_RANGE_BYTES = 8 * 1024 * 1024
 """Most bytes one request may ask for, unless it is for a single leaf."""
-SMALL_LEAF = 4096
+SMALL_LEAF = 2048
 """Below this many bytes a leaf, on average, a range is sent without its hashes."""
 MAX_LEAVES = 2**26
 MAX_HEADER_BYTES = 64 * 1024
