@@ -25,8 +25,8 @@ DAY = 86_400
 WIDE = 130
 """Columns from which full hotkeys fit."""
 LEGEND = (
-    "role: by its pay in the last epoch; stake, epoch, per day: alpha; inc, div: shares of the miners' and",
-    "the validators' reward; vp: validator permit (on a small subnet all with stake); set: weights, blocks ago",
+    "role: by its pay in the last epoch; stake, epoch, per day: alpha; inc, div: shares of the miners' and the "
+    "validators' reward; vp: validator permit (on a small subnet all with stake); set: weights, blocks ago"
 )
 EXPLORERS = {"finney": "https://taostats.io/hotkey/{hotkey}"}
 
@@ -144,8 +144,7 @@ def render(earnings: Earnings, console: Console) -> None:
             "never" if row.weights_set is None else f"-{earnings.block - row.weights_set}",
         )
     console.print(table)
-    for text in LEGEND:
-        console.print(text, style="dim", highlight=False)
+    console.print(LEGEND, style="dim", highlight=False)
     if not wide:
         for row in sorted(earnings.rows, key=lambda row: row.uid):
             console.print(f"uid {row.uid:>3}  {row.hotkey}", highlight=False)
