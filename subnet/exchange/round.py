@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -48,6 +48,17 @@ class Update:
     missing: list[int] = field(default_factory=list)
     reduced: list[ReducedPart] = field(default_factory=list)
     faults: set[str] = field(default_factory=set)
+
+    def in_state(self, before: torch.Tensor, after: torch.Tensor, mu: float, layout: Layout) -> Update:
+        """This round as it is in a state that was fetched, whatever this peer itself gathered.
+
+        `before` and `after`: outer momentum, fp32 of the layout's size, around the one outer step u' = mu u + d. It is
+        exact, so a part that was missing there is one in which d is zero.
+        """
+        delta = after - torch.mul(before, mu)
+        spans = [layout.span(*run) for run in layout.parts(self.roster.averaged)]
+        missing = [part for part, (first, last) in enumerate(spans) if not bool(delta[first:last].any())]
+        return replace(self, delta=delta, missing=missing)
 
     def left_out(self, hotkey: str, layout: Layout) -> torch.Tensor:
         """Boolean, of the layout's size: where a selective codec left out what this hotkey, if averaged, had sent."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import torch
 
@@ -73,11 +74,15 @@ class Miner:
             neuron.enter("gather", round_)
             update = await exchange.gather(round_, roster, reduced)
         neuron.enter("apply", round_)
-        agreement = await neuron.finish(round_, update)
+        before = neuron.state
+        agreement = settled = await neuron.finish(round_, update)
         known = update
         if known is None and self._sent is not None and not agreement.agreed:
             known = await exchange.leadership.hindsight(round_, state)
-        self.settle(known, agreement)
+        if known is not None and not agreement.agreed and neuron.state.step == before.step + 1:
+            known = known.in_state(before.momentum, neuron.state.momentum, neuron.run.outer.momentum, neuron.layout)
+            settled = replace(agreement, agreed=True)
+        self.settle(known, settled)
         inner = await neuron.compute(self.trainer.state_dict)
         await asyncio.to_thread(neuron.save, round_, self.feedback.residual, inner)
         seconds = self.training.seconds

@@ -5,6 +5,7 @@ from subnet.diloco.aggregate import Mean
 from subnet.diloco.codec import CodecError, Int8, Sparse, decode_part, encode_tree
 from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import hash_leaves, root
+from subnet.diloco.outer import outer_step
 from subnet.diloco.scheme import Scheme
 from subnet.exchange.butterfly import PartResult, carry_factor, open_contribution_part, open_part, part_body, reduce
 from subnet.exchange.commitment import Commitment
@@ -138,3 +139,20 @@ def test_a_contribution_that_is_only_scored_piles_nothing_up():
     _, everybody = contributions(4)
     roster = Roster(1, "h0", b"r" * 32, b"s" * 32, everybody.commitments, 3)
     assert update_of(roster).carried("h3", LAYOUT, agreed=True) == [(0, LAYOUT.numel)]
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5])
+def test_a_fetched_state_tells_which_parts_are_in_it(mu):
+    """What this peer did not gather may be in the others' state, and the other way round."""
+    _, roster = contributions(4)
+    generator = torch.Generator().manual_seed(1)
+    theta, momentum, delta = (torch.randn(LAYOUT.numel, generator=generator) for _ in range(3))
+    lost = LAYOUT.span(*LAYOUT.parts(4)[2])
+    delta[lost[0] : lost[1]] = 0.0
+    _, after = outer_step(theta, momentum, delta, 0.7, mu)
+    words = {part: PartResult(part, f"h{part}", b"x" * 32, roster.root, frozenset({"h1"})) for part in range(4)}
+    own = Update(roster, torch.zeros(LAYOUT.numel), results=words, missing=[0])
+    found = own.in_state(momentum, after, mu, LAYOUT)
+    assert found.missing == [2]
+    assert found.carried("h1", LAYOUT, agreed=True) == [LAYOUT.span(*LAYOUT.parts(4)[part]) for part in (0, 1, 3)]
+    torch.testing.assert_close(found.delta, delta, rtol=1e-5, atol=1e-6)
