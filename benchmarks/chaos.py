@@ -84,7 +84,7 @@ class Peer:
                 self.measure(event["round"])
 
     def measure(self, index: int) -> None:
-        """Note the memory (PSS) and the open files of its processes at the end of a round."""
+        """Note the memory and the open files of its processes at the end of a round."""
         with contextlib.suppress(OSError):
             self.sizes[-1].append((index, *size_of(self.pids().values())))
 

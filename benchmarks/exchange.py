@@ -218,11 +218,12 @@ async def step(cast: Sequence[Peer], name: str) -> Step:
 async def watched(cast: Sequence[Peer], names: Sequence[str], number: int) -> float:
     """The most memory that a peer had in one more round: shared pages by their share, all its processes."""
     peaks = [0.0] * len(cast)
+    pids = [peer.pids for peer in cast]
 
     async def watch() -> None:
         while True:
-            for i, peer in enumerate(cast):
-                peaks[i] = max(peaks[i], sum(map(proportional_bytes, peer.pids)))
+            for i, own in enumerate(pids):
+                peaks[i] = max(peaks[i], sum(map(proportional_bytes, own)))
             await asyncio.sleep(_LOOK_SECONDS)
 
     await together(cast, "prepare", number)

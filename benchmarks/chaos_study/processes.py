@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from demo_memory import pss_bytes
-
 TOKEN = "SN38_CHAOS"
 """Environment variable that every process of a run inherits: whose it is shows even when its parent has died."""
 LEFT_FILE = "left.json"
@@ -20,7 +18,7 @@ _FIRST_ROUNDS = 10
 _SERVERS = ("multiprocessing.forkserver", "multiprocessing.resource_tracker")
 
 Size = tuple[int, int, int]
-"""Round, bytes (PSS), open files."""
+"""Round, bytes, open files."""
 
 
 def ours(pid: int) -> bool:
@@ -40,9 +38,16 @@ def signal_to(pid: int | None, number: signal.Signals) -> None:
 
 
 def size_of(pids: Iterable[int]) -> tuple[int, int]:
-    """Memory in bytes and open files of some processes. Raises OSError if one has ended."""
-    pids = list(pids)
-    return sum(map(pss_bytes, pids)), sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in pids)
+    """Memory in bytes and open files of some processes. Raises OSError if one has ended.
+
+    Only pages that no other process has: shares of the others change with the number of peers that were forked.
+    """
+    kilobytes, files = 0, 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+        files += len(os.listdir(f"/proc/{pid}/fd"))
+    return 1024 * kilobytes, files
 
 
 def growth(lives: Sequence[Sequence[Size]]) -> dict[str, Any]:
