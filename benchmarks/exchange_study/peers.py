@@ -138,7 +138,7 @@ class Ours:
         members = {s.ss58: Member(s.ss58, 0.0, False) for s in self.signers}
         facts = asyncio.get_running_loop().create_future()
         facts.set_result(Facts(window.round.to_bytes(32, "big"), members))
-        self.round = Round(window, facts)  # type: ignore[arg-type]
+        self.round = Round(window, facts)
         self.values = vector(self.place.size, self.place.index, index)
 
     async def encode(self) -> None:
@@ -272,7 +272,7 @@ class Gloo:
         self.result /= self.place.peers
 
 
-SYSTEMS: dict[str, Callable[[Place], Any]] = {"ours": Ours, "hivemind": Hivemind, "gloo": Gloo}
+SYSTEMS: dict[str, Any] = {"ours": Ours, "hivemind": Hivemind, "gloo": Gloo}
 
 
 async def until(condition: Callable[[], bool]) -> None:
