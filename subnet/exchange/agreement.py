@@ -58,13 +58,16 @@ class Consensus:
         claims = await await_claims(self.swarm, self.clock, window, expected, partial(self._drop, window))
         others = [claim for claim in claims if claim.hotkey != self.swarm.hotkey]
         found = majority([*self._believable(others, window), self.claim], standing)
-        return await self._follow(found, window, window.end + self.rounds.train_end)
+        return await self._follow(found, window, window.round, window.end + self.rounds.train_end)
 
     async def catch_up(self, window: Window, standing: Mapping[str, Standing]) -> Agreement:
-        """Before a round: hold what the majority claimed at the end of the last one, as long as it is served."""
+        """Before a round: hold what the majority claimed at the end of the last one, as long as it is served.
+
+        What that repairs is said of the last round: for this one it would count as a vote before it is played.
+        """
         claims = await claims_of(self.swarm, window.round - 1, partial(self._drop, window))
         found = majority(self._believable(claims, window), standing, own=self.claim)
-        return await self._follow(found, window, window.gather_end)
+        return await self._follow(found, window, window.round - 1, window.gather_end)
 
     def _believable(self, claims: Iterable[Claim], window: Window) -> list[Claim]:
         claims = list(claims)
@@ -74,8 +77,8 @@ class Consensus:
             log.info("round %d: the states of %s are not asked for: they were not delivered", window.round, ignored)
         return kept
 
-    async def _follow(self, found: Majority | None, window: Window, until: float) -> Agreement:
-        """Repair unless `found` is held already; a state that could not be had is left alone for a while."""
+    async def _follow(self, found: Majority | None, window: Window, claimed: int, until: float) -> Agreement:
+        """Repair unless `found`, of round `claimed`, is held; a state that cannot be had is left alone for a while."""
         if found is None or found.digest == self.state.digest():
             return Agreement(found, agreed=True)
         log.warning(
@@ -91,7 +94,7 @@ class Consensus:
             return Agreement(found, agreed=False)
         self.undelivered.delivered(found)
         self.adopt(state)
-        await publish_claim(self.swarm, window.round, state)
+        await publish_claim(self.swarm, claimed, state)
         log.info("repaired to outer step %d: %d leaves, %s", state.step, leaves, size(received))
         return Agreement(found, agreed=False, repaired_leaves=leaves, repaired_bytes=received)
 

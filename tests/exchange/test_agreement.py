@@ -124,3 +124,32 @@ def test_two_that_differ_at_the_same_step_agree_at_the_end_of_the_round(village:
         assert {c.state.digest() for c in parts} == {theirs}
 
     village.run(act())
+
+
+def test_whoever_catches_up_has_no_vote_in_the_round_before_playing_it(village: Village) -> None:
+    """Its vote would be one for the state before the round, and end the others' wait for its real one."""
+
+    async def act() -> None:
+        play = await village.open_round(3)
+        late, *others = play.peers
+        good = random_state(5)
+        for peer in others:
+            await publish_claim(peer.swarm, play.window.round - 1, consensus(play, peer, good).state)
+        await seen(play, {p.hotkey for p in others})
+        behind = consensus(play, late, random_state(4))
+        assert (await behind.catch_up(play.window, {})).repaired_leaves > 0
+        await seen(play, {late.hotkey})
+        claims = {r.hotkey: r.body["root"] for r in await others[0].swarm.records("digest", play.window.round - 1)}
+        assert claims[late.hotkey] == good.root()
+        assert await others[0].swarm.records("digest", play.window.round) == []
+        # So the others wait for it, and are not outvoted by a state that this round has replaced.
+        waiting = [asyncio.ensure_future(settled(play, peer, good)) for peer in others]
+        assert not (await asyncio.wait(waiting, timeout=1.0))[0]
+        play.clock.move_to(play.window.end - 1)
+        assert all(a.agreed for a in await asyncio.gather(*waiting))
+
+    async def settled(play: Play, peer: Peer, before: OuterState) -> Agreement:
+        after = OuterState(before.theta - 1.0, before.momentum, before.step + 1, SMALL)
+        return await consensus(play, peer, after).settle(play.window, {}, {p.hotkey for p in play.peers})
+
+    village.run(act())
