@@ -292,7 +292,7 @@ async def measure(options: argparse.Namespace | None = None) -> tuple[bool, Figu
 async def _nothing_left(town: Town) -> dict[str, list[str]]:
     """What is left once torch's shared memory managers have seen that nobody needs them."""
     limit, homes = time.monotonic() + _LEAVE_SECONDS, [peer.home for peer in town.peers]
-    while any((left := leftovers(town.folder, homes, town.pids)).values()) and time.monotonic() < limit:
+    while any((left := leftovers(town.folder, homes, town.pids, town.wall)).values()) and time.monotonic() < limit:
         await asyncio.sleep(0.5)
     return left
 

@@ -61,11 +61,11 @@ def growth(lives: Sequence[Sequence[Size]]) -> dict[str, Any]:
     return {"rounds": rounds, "mb_a_round": round(memory / rounds, 3), "files_a_round": round(files / rounds, 3)}
 
 
-def leftovers(folder: Path, homes: Sequence[Path], pids: Collection[int]) -> dict[str, list[str]]:
+def leftovers(folder: Path, homes: Sequence[Path], pids: Collection[int], began: float) -> dict[str, list[str]]:
     """What should not be there any more when all peers have left.
 
-    Processes, control sockets in `folder`, shared memory of the processes `pids`, half-written checkpoints, and tasks
-    of the peers with these `homes`.
+    Processes, control sockets in `folder`, shared memory made since the Unix time `began` by the processes `pids` (an
+    id may have been somebody else's before), half-written checkpoints, and tasks of the peers with these `homes`.
     """
     processes, forkers = [], 0
     for entry in Path("/proc").iterdir():
@@ -83,7 +83,11 @@ def leftovers(folder: Path, homes: Sequence[Path], pids: Collection[int]) -> dic
     return {
         "processes": processes,
         "sockets": [str(file) for file in (folder / "tmp").glob("sn38-*")],
-        "shared_memory": [str(file) for pid in pids for file in Path("/dev/shm").glob(f"torch_{pid}_*")],
+        "shared_memory": [str(file) for pid in pids for file in _shared(pid) if file.stat().st_mtime >= began],
         "unfinished": [str(file) for home in homes for file in home.glob("checkpoints/.unfinished-*")],
         "tasks": tasks,
     }
+
+
+def _shared(pid: int) -> Iterable[Path]:
+    return Path("/dev/shm").glob(f"torch_{pid}_*")

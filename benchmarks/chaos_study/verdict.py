@@ -22,7 +22,7 @@ STRUCK_SLACK_SECONDS = 12.0
 """Beyond deadline and stall for a peer whose own daemon hangs: three calls into it, each bounded by four seconds."""
 _ROUNDING = 1e-3
 """Share of a part below which what left the error feedback is no more than the rounding of what was added to it."""
-_NEXT = {"roster": "commit", "scatter": "roster", "gather": "scatter", "apply": "gather"}
+_NEXT = {"train": "catch up", "roster": "commit", "scatter": "roster", "gather": "scatter", "apply": "gather"}
 """The phase that ends where another begins."""
 
 
@@ -130,15 +130,18 @@ class Verdict:
         late = 0
         for life in self.lives:
             inside: dict[int, list[str]] = defaultdict(list)
+            trained: dict[int, float] = {}
             for event in life.events:
                 if event["event"] not in ("phase", "round"):
                     continue
                 index = event["round"]
                 phase = _NEXT.get(event.get("phase", ""), "" if event["event"] == "phase" else "apply")
                 inside[index].append(event.get("phase", ""))
+                if event.get("phase") == "train":
+                    trained[index] = self._block(event["time"])
                 if not phase:
                     continue
-                deadline = self._deadline(life.peer, index, phase, inside[index])
+                deadline = self._deadline(life.peer, index, phase, inside[index], trained.get(index, 0.0))
                 over = (self._block(event["time"]) - deadline) * self.block_time
                 struck = any(blow.touches(life.peer) for blow in self.plan.during(index))
                 hung = self.block_time * sum(
@@ -151,10 +154,12 @@ class Verdict:
                     self.fail(index, f"peer {life.peer} ended its {phase} phase {over:.1f} s late")
         return {"seconds_late_at_worst": worst, "late_phases": late}
 
-    def _deadline(self, peer: int, index: int, phase: str, entered: list[str]) -> float:
+    def _deadline(self, peer: int, index: int, phase: str, entered: list[str], caught_up: float) -> float:
         window = Window.of_round(self.plan.rounds, index)
+        if phase == "catch up":
+            return window.gather_end
         if phase == "commit":
-            return max(window.commit_end, self.plan.training_ends(peer, index))
+            return max(window.commit_end, self.plan.training_ends(peer, index), caught_up)
         # Whoever comes late may still look for the others' roster until the scatter deadline.
         if phase in ("roster", "scatter"):
             return window.scatter_end
