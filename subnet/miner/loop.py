@@ -20,6 +20,7 @@ from subnet.diloco.feedback import ErrorFeedback
 from subnet.diloco.inner import InnerResult
 from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
+from subnet.diloco.state import OuterState
 from subnet.exchange.butterfly import carry_factor
 from subnet.exchange.commitment import Contribution, norm_limit
 from subnet.exchange.repair import Agreement
@@ -75,14 +76,11 @@ class Miner:
             update = await exchange.gather(round_, roster, reduced)
         neuron.enter("apply", round_)
         before = neuron.state
-        agreement = settled = await neuron.finish(round_, update)
+        agreement = await neuron.finish(round_, update)
         known = update
         if known is None and self._sent is not None and not agreement.agreed:
             known = await exchange.leadership.hindsight(round_, state)
-        if known is not None and not agreement.agreed and neuron.state.step == before.step + 1:
-            known = known.in_state(before.momentum, neuron.state.momentum, neuron.run.outer.momentum, neuron.layout)
-            settled = replace(agreement, agreed=True)
-        self.settle(known, settled)
+        self.settle(self._as_it_is(known, before, agreement), replace(agreement, agreed=True))
         inner = await neuron.compute(self.trainer.state_dict)
         await asyncio.to_thread(neuron.save, round_, self.feedback.residual, inner)
         seconds = self.training.seconds
@@ -100,6 +98,18 @@ class Miner:
         self._sent = decode_part(codec, layout, leaves, 0, layout.num_leaves)
         root = merkle_root(hash_leaves(leaves))
         return Contribution(leaves, root, norm(self._sent), result.tokens, result.steps)
+
+    def _as_it_is(self, update: Update | None, before: OuterState, agreement: Agreement) -> Update | None:
+        """The round as it is in the state that this miner goes on from; None when nothing of it is known to be.
+
+        A peer that others outvoted, and that could not fetch one step beyond `before`, rather sends again than loses.
+        """
+        neuron = self.neuron
+        if update is None or agreement.agreed:
+            return update
+        if not agreement.repaired_leaves or neuron.state.step != before.step + 1:
+            return None
+        return update.in_state(before.momentum, neuron.state.momentum, neuron.run.outer.momentum, neuron.layout)
 
     def settle(self, update: Update | None, agreement: Agreement) -> None:
         """Keep in the error feedback whatever the round did not take of this miner's contribution."""

@@ -86,3 +86,16 @@ def test_what_a_sparse_mean_left_out_is_still_owed():
     owed = miner.feedback.residual
     assert torch.equal(owed[left_out], gradient(RUN.train.lr)[left_out])
     assert torch.equal(owed[kept], (gradient(RUN.train.lr) - sent)[kept])
+
+
+def test_a_miner_that_was_outvoted_strikes_off_only_what_is_in_the_state_it_goes_on_from():
+    miner, update = miner_with(gradient(RUN.train.lr)), averaged_alone()
+    before = SimpleNamespace(step=4, momentum=torch.zeros(LAYOUT.numel))
+    miner.neuron.state = SimpleNamespace(step=4, momentum=before.momentum)  # type: ignore[misc]
+    back = Agreement(None, agreed=False, repaired_leaves=3)
+    assert miner._as_it_is(update, before, back) is None  # the others took no step
+    miner.neuron.state = SimpleNamespace(step=5, momentum=gradient(1.0))  # type: ignore[misc]
+    assert miner._as_it_is(update, before, Agreement(None, agreed=False)) is None  # its own step: nothing was fetched
+    found = miner._as_it_is(update, before, back)
+    assert found is not None and found.missing == [] and torch.equal(found.delta, gradient(1.0))
+    assert miner._as_it_is(update, before, Agreement(None, agreed=True)) is update
