@@ -29,16 +29,21 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("bench")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_benchmark_imports_and_says_how_it_is_run(
-    name: str, bench: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # By file: the tests' own packages have some of the same names.
+def load(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A benchmark, by its file: the tests' own packages have some of the same names."""
     spec = importlib.util.spec_from_file_location(f"benchmark_{name}", FOLDER / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, spec.name, module)  # where dataclasses look up the types of their fields
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_benchmark_imports_and_says_how_it_is_run(
+    name: str, bench: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load(name, monkeypatch)
     assert f"python benchmarks/{name}.py" in (module.__doc__ or "")
     assert callable(module.measure)
 
@@ -73,8 +78,8 @@ def test_grandchildren_are_descendants(bench: ModuleType) -> None:
 
 
 @pytest.fixture
-def exchange(bench: ModuleType) -> ModuleType:
-    return importlib.import_module("exchange")
+def exchange(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load("exchange", monkeypatch)
 
 
 def test_peers_of_an_exchange_average_different_vectors_whose_exact_mean_is_known(exchange: ModuleType) -> None:
