@@ -12,6 +12,7 @@ import torch
 
 from subnet.diloco.inner import InnerResult
 from subnet.diloco.merkle import owned
+from subnet.diloco.state import OuterState
 from subnet.exchange.commitment import Contribution
 from subnet.exchange.repair import Agreement
 from subnet.exchange.round import Round, Update
@@ -55,11 +56,15 @@ class BookkeepingMiner(Miner):
             self.root = owned(contribution.root, self.neuron.signer.ss58)
         return contribution
 
-    def settle(self, update: Update | None, agreement: Agreement) -> None:
+    def _as_it_is(self, update: Update | None, before: OuterState, agreement: Agreement) -> Update | None:
+        self.agreed = agreement.agreed
+        return super()._as_it_is(update, before, agreement)
+
+    def settle(self, update: Update | None) -> None:
         sent = self._sent.clone() if self._sent is not None else torch.zeros(self.neuron.layout.numel)
         before = self.feedback.residual.clone()
         self._residuals = torch.zeros_like(sent)
-        super().settle(update, agreement)
+        super().settle(update)
         taken = before - self.feedback.residual + self._residuals
         books = self.trainer.books
         books["owed"] += self._residuals.double()
@@ -71,7 +76,7 @@ class BookkeepingMiner(Miner):
             step=self.neuron.state.step,
             before=self.before.hex(),
             digest=self.neuron.state.digest().hex(),
-            agreed=agreement.agreed,
+            agreed=self.agreed,
             root=self.root.hex(),
             sent=float(sent.double().norm()),
             imbalance=float(balance.abs().max()),

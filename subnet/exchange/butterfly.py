@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from subnet.diloco.aggregate import Mean, Rule, mean_weights, norm, reduce_part
+from subnet.diloco.aggregate import mean_weights, norm, reduce_part
 from subnet.diloco.codec import decode_part, encode_part
 from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
@@ -41,8 +41,8 @@ class PartResult:
 class ReducedPart:
     """Part `part` as its reducer made it: encoded leaves, who is in it, and the output codec's error to carry over.
 
-    `residual` is fp32 of the part's size: exact mean minus what the encoded leaves decode to; zero at elements that a
-    selective codec left out (`Scheme.selective`).
+    `residual` is fp32 of the part's size: exact mean minus what the encoded leaves decode to, as the members' weighted
+    sum owes it (`Rule.owed`); zero at elements that a selective codec left out (`Scheme.selective`).
     """
 
     part: int
@@ -120,29 +120,32 @@ def open_reduced_part(
     return values
 
 
-def reduce(scheme: Scheme, roster: Roster, part: int, values: Sequence[torch.Tensor | None]) -> ReducedPart:
-    """Bring the members' `values` of a part (fp32, roster order, None where missing) together and encode the result."""
+def encode_reduced(
+    scheme: Scheme, roster: Roster, part: int, values: Sequence[torch.Tensor | None]
+) -> tuple[torch.Tensor, list[bytes]]:
+    """Bring the members' `values` of a part (fp32, roster order, None where missing) together: the result, encoded."""
     start, stop = scheme.layout.parts(roster.averaged)[part]
-    tokens = [c.tokens for c in roster.mean]
-    norms = [c.norm for c in roster.mean]
-    mean = reduce_part(values, tokens, norms, scheme.rule)
-    leaves = encode_part(scheme.reduced, scheme.layout, mean, start, stop)
-    encoded = decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
-    residual = mean - encoded
+    mean = reduce_part(values, [c.tokens for c in roster.mean], [c.norm for c in roster.mean], scheme.rule)
+    return mean, encode_part(scheme.reduced, scheme.layout, mean, start, stop)
+
+
+def reduce(scheme: Scheme, roster: Roster, part: int, values: Sequence[torch.Tensor | None]) -> ReducedPart:
+    """A reducer's work on one part: see `encode_reduced`, and what its encoding lost."""
+    mean, leaves = encode_reduced(scheme, roster, part, values)
+    encoded = decode_part(scheme.reduced, scheme.layout, leaves, *scheme.layout.parts(roster.averaged)[part])
+    members = [(x, c.tokens) for x, c in zip(values, roster.mean, strict=True) if x is not None]
+    residual = scheme.rule.owed(mean - encoded, [x for x, _ in members], [tokens for _, tokens in members])
     if scheme.selective:
         residual[encoded == 0.0] = 0.0
     return ReducedPart(part, leaves, merkle_root(hash_leaves(leaves)), [x is not None for x in values], residual)
 
 
-def carry_factor(rule: Rule, roster: Roster, included: Sequence[bool], own: str) -> float:
+def carry_factor(roster: Roster, included: Sequence[bool], own: str) -> float:
     """By how much the reducer must scale a residual so that its own share of a later mean restores it (0 if absent).
 
     It is the inverse of its weight in this part's mean; the next round's weight may differ, so the correction is
-    exact only while tokens and membership stay the same. 0 for a rule that is not linear: it would cut what stands
-    out so much from one member, and the error feedback would count it as delivered.
+    exact only while tokens and membership stay the same.
     """
-    if rule != Mean():
-        return 0.0
     present = [c for c, there in zip(roster.mean, included, strict=True) if there]
     weights = mean_weights([c.tokens for c in present], [c.norm for c in present])
     for commitment, weight in zip(present, weights, strict=True):

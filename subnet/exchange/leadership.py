@@ -87,7 +87,7 @@ class Leadership:
     async def hindsight(self, round_: Round, state: bytes) -> Update | None:
         """Who was averaged in a round of which this peer saw no roster in time; None when that cannot be learnt.
 
-        The state comes by repair; this says what of the peer's contribution is in it, and is not to be sent again.
+        The state comes by repair; with it (`Update.in_state`) this says what of the peer's contribution is in it.
         """
         window, facts = round_.window, await round_.facts
         deadline = window.end + self.run.rounds.leader_blocks
@@ -99,7 +99,7 @@ class Leadership:
             roster = await self._open_roster(window, facts, offer, state, deadline)
             if roster is None:
                 continue
-            update = Update(roster, torch.zeros(0), missing=list(range(roster.averaged)))
+            update = Update(roster, torch.zeros(0))
             for word in words:
                 with contextlib.suppress(BadRecord):  # somebody else's roster, as likely as not
                     result = open_part(word, roster, self.run.aggregate.redundancy)

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from subnet.diloco.merkle import hash_leaves
+from subnet.diloco.merkle import root as merkle_root
 from subnet.diloco.scheme import Scheme
-from subnet.exchange.butterfly import PartResult, reduce
+from subnet.exchange.butterfly import PartResult, encode_reduced
 from subnet.exchange.roster import Roster
 
 
@@ -26,7 +28,8 @@ def made_of(scheme: Scheme, roster: Roster, word: PartResult, values: Mapping[st
     parts = [values.get(c.hotkey) if c.hotkey in word.included else None for c in roster.mean]
     if sum(x is not None for x in parts) < len(word.included):
         return None
-    return reduce(scheme, roster, word.part, parts).root == word.root
+    _, leaves = encode_reduced(scheme, roster, word.part, parts)
+    return merkle_root(hash_leaves(leaves)) == word.root
 
 
 def ranked(words: Sequence[PartResult], verdicts: Mapping[str, bool | None]) -> list[PartResult]:

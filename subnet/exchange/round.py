@@ -37,8 +37,9 @@ class Update:
     """What this peer gathered: the averaged pseudo-gradient and whose contribution is in which part.
 
     `delta` is fp32 of the layout's size, zero in the parts that are `missing`; in hindsight (`Leadership.hindsight`)
-    it is empty: nothing to apply. `words` holds every reducer's signed word on each part, `results` the one followed,
-    gathered or not; `faults` the reducers whose part is not what the contributions give. `reduced`: this peer's own.
+    it is empty, and what is missing is not known. `words` holds every reducer's signed word on each part, `results` the
+    one followed, gathered or not; `faults` the reducers whose part is not what the contributions give. `reduced` are
+    the parts this peer made.
     """
 
     roster: Roster
@@ -70,18 +71,17 @@ class Update:
             mask[first:last] = False
         return mask
 
-    def carried(self, hotkey: str, layout: Layout, agreed: bool) -> list[tuple[int, int]]:
+    def carried(self, hotkey: str, layout: Layout) -> list[tuple[int, int]]:
         """Element ranges `(start, stop)` of this hotkey's contribution that the round took: they are owed no longer.
 
-        `agreed` is whether the state this update led to is the majority's; if not, this peer's own view of the round
-        was the wrong one, and the reducers' signed words decide. A contribution that is listed but by the rule not
-        averaged has done all it was for: to keep it would pile up, round after round, what the others learnt as well.
+        A contribution that is listed but by the rule not averaged has done all it was for: to keep it would pile up,
+        round after round, what the others learnt as well.
         """
         if hotkey in {c.hotkey for c in self.roster.commitments[self.roster.averaged :]}:
             return [(0, layout.numel)]
         ranges = []
         for part, (start, stop) in enumerate(layout.parts(self.roster.averaged)):
             result = self.results.get(part)
-            if result is not None and hotkey in result.included and (not agreed or part not in self.missing):
+            if result is not None and hotkey in result.included and part not in self.missing:
                 ranges.append(layout.span(start, stop))
         return ranges

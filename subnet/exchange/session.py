@@ -48,13 +48,17 @@ class Exchange:
     ) -> None:
         self.run = run
         self.scheme = Scheme.of(run, layout)
-        self.redundancy = run.aggregate.redundancy
         self.swarm = swarm
         self.clock = clock
         self.own = signer.ss58
         self.refusals = Refusals()
         self.leadership = Leadership(run, run_id, swarm, clock, self.own, self.refusals)
         self._mine: tuple[bytes, Sequence[bytes]] = (b"", ())
+
+    @property
+    def redundancy(self) -> int:
+        """How many peers reduce every part."""
+        return self.run.aggregate.redundancy
 
     async def commit(self, round_: Round, contribution: Contribution, state: bytes) -> bool:
         """Publish the commitment to `contribution`, trained from the state with digest `state`; False when too late."""
@@ -183,30 +187,41 @@ class Exchange:
         # Reducers that agree are followed at once; half-way, whoever has spoken by then.
         half_way = (window.scatter_end + window.gather_end) / 2
         useless: set[bytes] = set()
+        heard: list[PartResult] = []
+        ranking: Sequence[PartResult] = ()
         while self.clock.block() < window.gather_end:
             words = update.words.get(part, {})
-            if len(words) == len(reducers) or self.clock.block() >= half_way:
+            all_spoke = len(words) == len(reducers)
+            if all_spoke or self.clock.block() >= half_way:
                 candidates = [words[h] for h in reducers if h in words and words[h].root not in useless]
-                if not candidates and len(words) == len(reducers):
-                    return None
-                for result in await self._ranked(window, update, candidates, start, stop):
+                if candidates != heard:
+                    heard, ranking = candidates, await self._ranked(window, update, candidates, start, stop)
+                for result in ranking:
                     update.results[part] = result
                     try:
-                        leaves = self.swarm.store.get(result.root)
-                        if leaves is None:
-                            leaves = await self._pull_reduced(window, result, start, stop)
-                        values = open_reduced_part(self.scheme, update.roster, result, leaves, start, stop)
+                        return await self._follow(window, update.roster, result, start, stop)
                     except FetchError as error:
                         self.refusals.drop(window, result.reducer, error)
                     except (CodecError, BadRecord) as error:
                         # What its reducer signed for cannot be used, and asking again would bring the same bytes.
                         self.refusals.drop(window, result.reducer, error)
                         useless.add(result.root)
-                    else:
-                        self.swarm.store.add(result.root, leaves, keep_until_round=window.round + 1)
-                        return values
+                if all_spoke and all(word.root in useless for word in words.values()):
+                    return None
             await asyncio.sleep(POLL_SECONDS)
         return None
+
+    async def _follow(self, window: Window, roster: Roster, result: PartResult, start: int, stop: int) -> torch.Tensor:
+        """The part that a reducer signed for, as fp32; from now on it is on offer here as well.
+
+        Raises FetchError, CodecError or BadRecord.
+        """
+        leaves = self.swarm.store.get(result.root)
+        if leaves is None:
+            leaves = await self._pull_reduced(window, result, start, stop)
+        values = open_reduced_part(self.scheme, roster, result, leaves, start, stop)
+        self.swarm.store.add(result.root, leaves, keep_until_round=window.round + 1)
+        return values
 
     async def _ranked(
         self, window: Window, update: Update, candidates: Sequence[PartResult], start: int, stop: int

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 
 import torch
 
@@ -80,7 +79,7 @@ class Miner:
         known = update
         if known is None and self._sent is not None and not agreement.agreed:
             known = await exchange.leadership.hindsight(round_, state)
-        self.settle(self._as_it_is(known, before, agreement), replace(agreement, agreed=True))
+        self.settle(self._as_it_is(known, before, agreement))
         inner = await neuron.compute(self.trainer.state_dict)
         await asyncio.to_thread(neuron.save, round_, self.feedback.residual, inner)
         seconds = self.training.seconds
@@ -111,17 +110,17 @@ class Miner:
             return None
         return update.in_state(before.momentum, neuron.state.momentum, neuron.run.outer.momentum, neuron.layout)
 
-    def settle(self, update: Update | None, agreement: Agreement) -> None:
-        """Keep in the error feedback whatever the round did not take of this miner's contribution."""
+    def settle(self, update: Update | None) -> None:
+        """Keep in the error feedback whatever the round, as it is in this miner's state, did not take of its work."""
         if self._sent is None:
             return
         own, layout = self.neuron.signer.ss58, self.neuron.layout
-        carried = update.carried(own, layout, agreement.agreed) if update is not None else []
+        carried = update.carried(own, layout) if update is not None else []
         if update is not None and self.neuron.exchange.scheme.selective:
             self._sent[update.left_out(own, layout)] = 0.0
         self.feedback.settle(self._sent, carried)
         self._sent = None
-        if update is not None and agreement.agreed:
+        if update is not None:
             self._keep_residuals(update)
 
     def _keep_residuals(self, update: Update) -> None:
@@ -132,7 +131,7 @@ class Miner:
             if reduced.part in update.missing or result is None or result.reducer != own:
                 continue  # the whole part is still owed, or another has the same residual and keeps it
             start, stop = layout.span(*layout.parts(update.roster.averaged)[reduced.part])
-            factor = carry_factor(self.neuron.exchange.scheme.rule, update.roster, reduced.included, own)
+            factor = carry_factor(update.roster, reduced.included, own)
             self.feedback.add_range(start, stop, reduced.residual * factor)
 
     def _restore(self) -> None:

@@ -275,3 +275,17 @@ def test_refuses_bad_fractions(fraction: float) -> None:
 def test_refuses_bad_radii_and_iterations(radius: float, iterations: int) -> None:
     with pytest.raises(ValueError, match="radius"):
         CenteredClip(radius, iterations)
+
+
+def test_what_a_result_lost_is_owed_by_the_sum_it_was_made_of() -> None:
+    """Brought in again by a member at 1 / its weight, it makes up for the loss; where the rule divides, by less."""
+    a, b, lost = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([4.0, 2.0, 0.0]), torch.tensor([0.5, 0.5, 0.25])
+    tokens, equal = [1, 3], [1.0, 1.0]
+    assert torch.equal(MEAN.owed(lost, [a, b], tokens), lost)
+    owed = SENDERS.owed(lost, [a, b], tokens)
+    assert owed.tolist() == [0.5, 0.375, 0.0625]
+    for rule in (MEAN, SENDERS):
+        again = reduce_part([a + rule.owed(lost, [a, b], tokens) / 0.25, b], tokens, equal, rule)
+        gained = (again - reduce_part([a, b], tokens, equal, rule))[[0, 2]]  # where the member is among the senders
+        assert torch.allclose(gained, lost[[0, 2]])
+    assert not MEDIAN.owed(lost, [a, b], tokens).any() and not CLIP.owed(lost, [a, b], tokens).any()

@@ -142,7 +142,7 @@ class Village:
         for peer in self.running.values():
             await peer.swarm.enter_round(self.round, {s.ss58 for s in SIGNERS})
             peer.exchange.refusals.counted.clear()
-            peer.exchange.redundancy = redundancy
+            peer.exchange.run = replace(RUN, aggregate=replace(RUN.aggregate, redundancy=redundancy))
             peer.swarm.store.drop_before(self.round)
         members = {p.hotkey: Member(p.hotkey, float(i in earning), i in permits) for i, p in enumerate(peers)}
         facts = asyncio.ensure_future(_known(Facts(self.round.to_bytes(32, "big"), members)))

@@ -82,8 +82,8 @@ def test_an_absent_contributor_costs_only_its_share():
     assert made.included == [True, True, False, True]
     body = part_body(1, made.root, roster, made.included)
     assert open_part(record(roster, 1, body), roster).included == {"h0", "h1", "h3"}
-    assert carry_factor(Mean(), roster, made.included, "h2") == 0.0
-    assert carry_factor(Mean(), roster, made.included, "h1") > 1.0
+    assert carry_factor(roster, made.included, "h2") == 0.0
+    assert carry_factor(roster, made.included, "h1") > 1.0
 
 
 def test_a_part_with_more_norm_than_declared_is_refused():
@@ -126,19 +126,18 @@ def update_of(roster, missing=(), included=("h0", "h1", "h2", "h3")):
 def test_what_a_round_took_is_owed_no_longer():
     _, roster = contributions(4)
     spans = [LAYOUT.span(*run) for run in LAYOUT.parts(4)]
-    assert update_of(roster).carried("h1", LAYOUT, agreed=True) == spans
-    # A part nobody got is owed whole; unless the majority got it and only this peer did not.
-    assert update_of(roster, missing=[2]).carried("h1", LAYOUT, agreed=True) == [spans[0], spans[1], spans[3]]
-    assert update_of(roster, missing=[2]).carried("h1", LAYOUT, agreed=False) == spans
+    assert update_of(roster).carried("h1", LAYOUT) == spans
+    # A part nobody got is owed whole.
+    assert update_of(roster, missing=[2]).carried("h1", LAYOUT) == [spans[0], spans[1], spans[3]]
     # Whoever a reducer left out is owed that part.
-    assert update_of(roster, included=("h0",)).carried("h1", LAYOUT, agreed=True) == []
-    assert update_of(roster).carried("stranger", LAYOUT, agreed=True) == []
+    assert update_of(roster, included=("h0",)).carried("h1", LAYOUT) == []
+    assert update_of(roster).carried("stranger", LAYOUT) == []
 
 
 def test_a_contribution_that_is_only_scored_piles_nothing_up():
     _, everybody = contributions(4)
     roster = Roster(1, "h0", b"r" * 32, b"s" * 32, everybody.commitments, 3)
-    assert update_of(roster).carried("h3", LAYOUT, agreed=True) == [(0, LAYOUT.numel)]
+    assert update_of(roster).carried("h3", LAYOUT) == [(0, LAYOUT.numel)]
 
 
 @pytest.mark.parametrize("mu", [0.0, 0.5])
@@ -154,5 +153,5 @@ def test_a_fetched_state_tells_which_parts_are_in_it(mu):
     own = Update(roster, torch.zeros(LAYOUT.numel), results=words, missing=[0])
     found = own.in_state(momentum, after, mu, LAYOUT)
     assert found.missing == [2]
-    assert found.carried("h1", LAYOUT, agreed=True) == [LAYOUT.span(*LAYOUT.parts(4)[part]) for part in (0, 1, 3)]
+    assert found.carried("h1", LAYOUT) == [LAYOUT.span(*LAYOUT.parts(4)[part]) for part in (0, 1, 3)]
     torch.testing.assert_close(found.delta, delta, rtol=1e-5, atol=1e-6)

@@ -18,7 +18,6 @@ from subnet.diloco.merkle import hash_leaves, owned
 from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.butterfly import part_body
 from subnet.exchange.commitment import Commitment, Contribution
-from subnet.exchange.repair import Agreement
 from subnet.exchange.roster import Roster, leader_order
 from subnet.exchange.round import Update
 from subnet.miner.loop import Miner
@@ -356,7 +355,7 @@ def test_who_missed_the_roster_learns_what_of_its_work_was_taken(village: Villag
         assert found is not None
         assert (found.roster.root, found.results, found.reduced) == (rosters[0].root, updates[0].results, [])
         whole = [LAYOUT.span(*run) for part, run in enumerate(LAYOUT.parts(4)) if part != absent_part]
-        assert found.carried(absent.hotkey, LAYOUT, agreed=False) == whole
+        assert found.carried(absent.hotkey, LAYOUT) == whole
 
     village.run(act())
 
@@ -518,7 +517,7 @@ def test_what_a_round_did_not_carry_stays_in_the_error_feedback(
             updates = await play.gather(play.peers, roster, reduced, missing=silent)
             check_alike(play, updates, missing=silent)
             for peer, update in zip(play.peers, updates, strict=True):
-                miners[peer.hotkey].settle(update, Agreement(None, agreed=True))
+                miners[peer.hotkey].settle(update)
                 balance[peer.hotkey] -= taken_from(play, peer, update)
                 if update.reduced and part_of(roster, peer) not in silent:
                     balance[peer.hotkey] += owed_as_reducer(play, peer, update)

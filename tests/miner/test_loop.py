@@ -59,7 +59,7 @@ def test_more_than_a_round_can_give_is_sent_over_the_following_rounds():
     contribution = miner.contribute(InnerResult(steps=1, tokens=8, losses=[1.0]))
     assert contribution is not None
     assert 0.85 * norm_limit(RUN) < contribution.norm <= norm_limit(RUN)
-    miner.settle(averaged_alone(), Agreement(None, agreed=True))
+    miner.settle(averaged_alone())
     sent = gradient(1.0) - miner.feedback.residual
     assert torch.cosine_similarity(sent, gradient(1.0), dim=0) > 0.999
 
@@ -68,7 +68,7 @@ def test_what_inner_steps_give_is_sent_as_it_is():
     miner = miner_with(gradient(RUN.train.lr))
     contribution = miner.contribute(InnerResult(steps=1, tokens=8, losses=[1.0]))
     assert contribution is not None
-    miner.settle(averaged_alone(), Agreement(None, agreed=True))
+    miner.settle(averaged_alone())
     assert miner.feedback.residual.abs().max() < RUN.train.lr * 6 / 254
 
 
@@ -82,7 +82,7 @@ def test_what_a_sparse_mean_left_out_is_still_owed():
     (kept,) = sent.nonzero()[::2].unbind(1)
     (left_out,) = sent.nonzero()[1::2].unbind(1)
     update.delta[left_out] = 0.0
-    miner.settle(update, Agreement(None, agreed=True))
+    miner.settle(update)
     owed = miner.feedback.residual
     assert torch.equal(owed[left_out], gradient(RUN.train.lr)[left_out])
     assert torch.equal(owed[kept], (gradient(RUN.train.lr) - sent)[kept])

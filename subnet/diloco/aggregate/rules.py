@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from subnet.diloco.aggregate.exact import squared_distance, trimmed_sum, weighted_mean_of_senders, weighted_sum
@@ -27,6 +28,13 @@ class Rule(ABC):
         """fp32 `[n]` of `members`, fp32 `[n]` each, with all their `tokens` and declared `norms`; none is changed.
 
         Raises ValueError as `mean_weights`.
+        """
+
+    @abstractmethod
+    def owed(self, lost: Tensor, members: Sequence[Tensor], tokens: Sequence[int]) -> Tensor:
+        """What the members' weighted sum has to bring in again, fp32 `[n]`, to make up for `lost` of the result.
+
+        Zero for a rule that is not linear: it would cut what stands out so much from one member.
         """
 
     @abstractmethod
@@ -54,6 +62,15 @@ class Mean(Rule):
         if self.over == "all":
             return weighted_sum(members, weights)
         return weighted_mean_of_senders(members, weights, [fp32(share) for share in token_shares(tokens)])
+
+    def owed(self, lost: Tensor, members: Sequence[Tensor], tokens: Sequence[int]) -> Tensor:
+        """All of it; over senders, times the share of the tokens by which the mean was divided there."""
+        if self.over == "all":
+            return lost
+        counted = torch.zeros_like(lost)
+        for x, share in zip(members, token_shares(tokens), strict=True):
+            counted += (x != 0.0) * share
+        return lost * counted
 
     def longest(self, tokens: Sequence[int], norms: Sequence[float]) -> float:
         """By the triangle inequality; over senders, as if no two members sent the same coordinate."""
@@ -85,6 +102,9 @@ class Trimmed(Rule):
         drop = self._drop(len(voters))
         weights = [fp32(clip / (len(voters) - 2 * drop)) for clip in clips]
         return trimmed_sum([members[i] for i in voters], weights, drop)
+
+    def owed(self, lost: Tensor, members: Sequence[Tensor], tokens: Sequence[int]) -> Tensor:
+        return torch.zeros_like(lost)
 
     def longest(self, tokens: Sequence[int], norms: Sequence[float]) -> float:
         """sqrt(sum_i (clip_i norm_i)^2 / (n - b)): at each coordinate b more values are at least as far from zero."""
@@ -134,6 +154,9 @@ class CenteredClip(Rule):
             weights = [fp32(pull * clip) for pull, clip in zip(pulls, clips, strict=True)]
             centre = weighted_sum([centre, *vectors], [fp32(max(0.0, rest)), *weights])
         return centre
+
+    def owed(self, lost: Tensor, members: Sequence[Tensor], tokens: Sequence[int]) -> Tensor:
+        return torch.zeros_like(lost)
 
     def longest(self, tokens: Sequence[int], norms: Sequence[float]) -> float:
         """Every iteration is a convex combination: no longer than the median it starts from or the longest member."""
