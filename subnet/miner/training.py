@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import torch
 
@@ -21,6 +22,17 @@ from subnet.model.build import build_model
 from subnet.neuron import MAX_UIDS, Neuron
 
 
+@dataclass
+class _Ahead:
+    """Steps of a round that are done before it begins: from which parameters, and how long they have taken."""
+
+    round: int
+    start: torch.Tensor
+    task: asyncio.Task[InnerResult] | None = None
+    seconds: float = 0.0
+    halt: bool = False
+
+
 class Training:
     """`trainer` holds the local parameters; `seconds` is what the last round's inner steps took, waiting excluded."""
 
@@ -29,11 +41,7 @@ class Training:
         self.neuron = neuron
         self.trainer = InnerTrainer(build_model(run.model, neuron.node.device), run.train, neuron.layout)
         self.seconds = 0.0
-        self._ahead: asyncio.Task[InnerResult] | None = None
-        self._ahead_round = 0
-        self._ahead_from: torch.Tensor | None = None
-        self._ahead_seconds = 0.0
-        self._halt = False
+        self._ahead: _Ahead | None = None
 
     async def round(self, round_: Round) -> InnerResult:
         """Inner steps on this miner's assigned samples, until H of this round are done or its training phase ends."""
@@ -54,45 +62,45 @@ class Training:
 
     def begin_ahead(self, round_: Round) -> None:
         """Go on with the next round's steps from the local parameters, until `round` takes them over."""
-        self._halt, self._ahead_round = False, round_.window.round + 1
-        self._ahead_from = self.trainer.theta()
-        self._ahead = asyncio.create_task(self._train_ahead(self._ahead_round))
+        self._ahead = _Ahead(round_.window.round + 1, self.trainer.theta())
+        self._ahead.task = asyncio.create_task(self._train_ahead(self._ahead))
 
     async def close(self) -> None:
         """End what is under way."""
-        self._halt = True
-        if self._ahead is not None:
-            await self._ahead
+        await self._halt()
+
+    async def _halt(self) -> tuple[_Ahead, InnerResult] | None:
+        """End the steps ahead, if there are any; they and their result."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.task is None:
+            return None
+        ahead.halt = True
+        return ahead, await ahead.task
 
     async def _take_over(self, index: int) -> InnerResult:
         """Load the outer parameters, with what has been done ahead for round `index` on top; that result."""
         theta, self.seconds = self.neuron.state.theta, 0.0
-        if self._ahead is None:
+        found = await self._halt()
+        if found is None or found[0].round != index:  # the swarm is further on: those steps were another round's
             self.trainer.load(theta)
             return InnerResult()
-        self._halt = True
-        result, self._ahead = await self._ahead, None
-        moved_from, self._ahead_from = self._ahead_from, None
-        assert moved_from is not None
-        if self._ahead_round != index:  # the swarm is further on; those steps were another round's
-            self.trainer.load(theta)
-            return InnerResult()
-        self.trainer.load(theta + (self.trainer.theta() - moved_from))
-        self.seconds = self._ahead_seconds
+        ahead, result = found
+        self.trainer.load(theta + (self.trainer.theta() - ahead.start))
+        self.seconds = ahead.seconds
         return result
 
-    async def _train_ahead(self, index: int) -> InnerResult:
+    async def _train_ahead(self, ahead: _Ahead) -> InnerResult:
         """One step at a time, so that the optimizer can be saved in between."""
         neuron, train = self.neuron, self.neuron.run.train
         first = (neuron.state.step + 1) * train.inner_steps
-        done, self._ahead_seconds = InnerResult(), 0.0
-        batches = self._batches(index, 0)
+        done = InnerResult()
+        batches = self._batches(ahead.round, 0)
         for step in range(first, first + train.inner_steps):
-            if self._halt or neuron.stopping.is_set():
+            if ahead.halt or neuron.stopping.is_set():
                 break
             started = time.monotonic()
             done = _together(done, await neuron.compute(self.trainer.train, batches, 1, step, _never))
-            self._ahead_seconds += time.monotonic() - started
+            ahead.seconds += time.monotonic() - started
         return done
 
     def _batches(self, index: int, skip: int) -> Iterator[torch.Tensor]:

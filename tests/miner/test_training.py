@@ -156,8 +156,9 @@ def test_leaving_ends_what_is_under_way():
         training = Training(FakeNeuron())
         await training.round(round_of(0))
         training.begin_ahead(round_of(0))
+        ahead = training._ahead
         await asyncio.wait_for(training.close(), 10.0)
-        assert training._ahead is not None and training._ahead.done()
+        assert ahead is not None and ahead.task is not None and ahead.task.done()
 
     asyncio.run(act())
 
