@@ -45,9 +45,10 @@ from subnet.exchange.window import Window
 from subnet.home import check_folders, shards_folder, shared_folder
 from subnet.model.build import init_theta
 from subnet.model.presets import parameter_shapes
+from subnet.progress import Progress, size
 from subnet.swarm.lock import FileLock, claim_hotkey
 from subnet.swarm.network import Swarm
-from subnet.telemetry import Progress, Telemetry, size
+from subnet.telemetry import Telemetry
 from subnet.waiting import timeout
 
 log = logging.getLogger(__name__)
@@ -316,7 +317,7 @@ class Neuron:
             async with timeout(self.clock.seconds_until(block)):
                 return await read
         except asyncio.TimeoutError as error:
-            raise ChainUnreachable(f"{self.chain.endpoint} did not answer in time") from error
+            raise ChainUnreachable(f"{self.chain.endpoint} has not given it in time") from error
 
     def _tell_repair(self, window: Window, agreement: Agreement) -> None:
         found, leaves, received = agreement.majority, agreement.repaired_leaves, agreement.repaired_bytes

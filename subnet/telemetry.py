@@ -1,4 +1,4 @@
-"""What a neuron tells the outside: one JSON line an event in its home folder, Weights & Biases if wanted, log lines.
+"""What a neuron tells the outside: one JSON line an event in its home folder, and Weights & Biases if wanted.
 
 `metrics.jsonl` is append-only and flushed line by line, so that a killed neuron leaves whole lines. wandb is a mirror
 of it: never needed, never waited for, and off with one flag.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,6 @@ from typing import Any, Literal, cast
 log = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
-PROGRESS_SECONDS = 1.0
-"""Shortest time between two lines of one piece of work."""
 
 
 class Telemetry:
@@ -45,33 +42,6 @@ class Telemetry:
         self._file.close()
         if self._wandb is not None:
             self._wandb.finish()
-
-
-class Progress:
-    """Tells of long work, `say(done, total)`, at most once a second, and once when it is done."""
-
-    def __init__(self, say: Callable[[int, int], None], now: Callable[[], float] = time.monotonic) -> None:
-        self._say = say
-        self._now = now
-        self._next = -math.inf
-        self._finished = False
-
-    def __call__(self, done: int, total: int) -> None:
-        """So much of `total` is done."""
-        now, finished = self._now(), done >= total
-        if (finished and not self._finished) or (not finished and now >= self._next):
-            self._next = now + PROGRESS_SECONDS
-            self._finished = finished
-            self._say(done, total)
-
-
-def size(num_bytes: float) -> str:
-    """Bytes for people: 1,234,567 is "1.2 MB"."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if num_bytes < 999.5 or unit == "GB":
-            break
-        num_bytes /= 1000
-    return f"{num_bytes:.0f} {unit}" if unit == "B" or num_bytes >= 99.95 else f"{num_bytes:.1f} {unit}"
 
 
 def _start_wandb(home: Path, role: str, hotkey: str, mode: str, run_name: str) -> Any:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from subnet.demo.board import Board, Seat
+from subnet.progress import size
 
 
 def table(board: Board, seconds_left: float, note: str) -> Group:
@@ -34,15 +35,6 @@ def line(board: Board, event: dict) -> str:
         f"round {event['round']:>4}  {seat.name:<12} step {event['step']:>3}  {loss}averaged {event['averaged']}  "
         f"digest {event['digest'][:8]}  up {size(event['up'])}  down {size(event['down'])}"
     )
-
-
-def size(count: float) -> str:
-    """Bytes in a short form: 1.3M."""
-    for unit in ("", "k", "M", "G"):
-        if count < 1000 or unit == "G":
-            return f"{count:.0f}{unit}" if not unit else f"{count:.1f}{unit}"
-        count /= 1000
-    raise AssertionError("unreachable")
 
 
 def _cells(board: Board, seat: Seat, common: str) -> list[str | Text]:

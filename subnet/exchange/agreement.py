@@ -16,9 +16,9 @@ from subnet.diloco.state import OuterState
 from subnet.exchange.majority import Claim, Majority, Standing, Undelivered, majority
 from subnet.exchange.repair import Agreement, await_claims, claims_of, fetch_state, publish_claim
 from subnet.exchange.window import Window
+from subnet.progress import Progress, size
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.network import Swarm
-from subnet.telemetry import Progress, size
 
 log = logging.getLogger(__name__)
 
