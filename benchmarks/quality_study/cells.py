@@ -90,6 +90,7 @@ class Cell:
             batch_size=batch_size,
             micro_batch=batch_size,
             lr=self.lr,
+            optimizer=self.inner,
             warmup_steps=self.steps // WARMUP_SHARE,
             decay_steps=self.steps,
             min_lr_ratio=MIN_LR_RATIO,

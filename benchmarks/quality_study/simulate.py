@@ -16,7 +16,6 @@ from torch import Tensor
 
 from quality_study.cells import LOCAL_BATCH, WORKERS, Cell, codec_config
 from quality_study.exchange import average, contribute, ring_bytes
-from quality_study.muon import MuonTrainer
 from subnet.data.assignment import held_out_ids, sample_ids
 from subnet.data.shards import Shards
 from subnet.diloco.codec import codec_of
@@ -121,8 +120,7 @@ def _diloco(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Ju
 
 
 def _trainer(cell: Cell, layout: Layout, batch_size: int) -> InnerTrainer:
-    kind = MuonTrainer if cell.inner == "muon" else InnerTrainer
-    return kind(build_model(cell.model_config), cell.train_config(batch_size), layout)
+    return InnerTrainer(build_model(cell.model_config), cell.train_config(batch_size), layout)
 
 
 def _batches(cell: Cell, shards: Shards, uid: int, step: int, count: int) -> Iterator[Tensor]:
