@@ -141,7 +141,7 @@ def render(earnings: Earnings, console: Console) -> None:
             *([f"{row.earned:,.2f}"] if several else []),
             f"{row.per_day:,.1f}",
             "yes" if row.permit else "-",
-            "never" if row.weights_set is None else f"-{earnings.block - row.weights_set}",
+            "never" if row.weights_set is None else f"{earnings.block - row.weights_set:,}",
         )
     console.print(table)
     console.print(LEGEND, style="dim", highlight=False)

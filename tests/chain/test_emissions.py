@@ -73,6 +73,6 @@ def test_render() -> None:
     assert "Subnet 2 on local, block 100" in narrow and "5Grwv…tQY" in narrow and hotkey in wide
     assert f"uid   2  {hotkey}" in narrow
     assert "4,800.0" in narrow, "5 alpha each 90 s"
-    assert "-10" in narrow and "never" in narrow
+    assert " 10 " in narrow and "never" in narrow
     assert "earned in 2 epochs" in wide and "10.00" in wide and "earned" not in narrow
     assert max(map(len, narrow.splitlines())) <= 80
