@@ -19,7 +19,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from typing import Any
 from bench import Figures, budget, descendants, main, say
 from exchange_study.network import Count, Link, Network, count
 from exchange_study.peers import SYSTEMS, Place
+from netns import become_root
 
 from subnet.errors import UserError
 
@@ -311,17 +311,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _go_inside() -> None:
-    """Become this program as root of a user namespace with a network and mounts of its own; return if that fails."""
-    unshare = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
-    if shutil.which("unshare") and shutil.which("ip") and subprocess.run([*unshare, "true"]).returncode == 0:
-        os.execvp("unshare", [*unshare, sys.executable, __file__, *sys.argv[1:], _INSIDE])
-
-
 if __name__ == "__main__":
     chosen = parse(sys.argv[1:])
     if not chosen.inside:
-        _go_inside()
+        become_root(__file__, *sys.argv[1:], _INSIDE)
     else:
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/run"], check=True)
     sys.exit(main(partial(measure, chosen)))

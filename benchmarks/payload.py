@@ -13,20 +13,16 @@ only change to the neurons: nobody gathers before the scatter's deadline, so tha
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import dataclasses
-import os
-import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from bench import Figures, Theatre, budget, main, say, swarm, write_run
+from netns import become_root, inside, ip
 
 from subnet.cli.process import run_neuron
 from subnet.config import RunConfig, load_run
@@ -57,7 +53,6 @@ LOOK_SECONDS = 0.05
 CHAIN_NET, SWARM_NET = "10.38.0", "10.39.0"
 HEADER_BYTES = 14 + 20 + 32
 """Ethernet, IPv4 and TCP (with time stamps) in front of every segment."""
-_CLONE_NEWNET = 0x40000000
 _INSIDE = "inside"
 
 
@@ -88,40 +83,27 @@ class Network:
     """Two switches in this process's own network namespace, and for each peer a namespace with a wire to both."""
 
     def __init__(self) -> None:
-        _ip("link set lo up")
+        ip("link set lo up")
         for name in ("chain", "swarm"):
-            _ip(f"link add {name} type bridge")
-            _ip(f"link set {name} up")
-        _ip(f"address add {CHAIN_NET}.1/24 dev chain")
+            ip(f"link add {name} type bridge")
+            ip(f"link set {name} up")
+        ip(f"address add {CHAIN_NET}.1/24 dev chain")
         self.addresses: dict[str, str] = {}
         self._history: list[tuple[float, dict[str, Wire]]] = []
 
     def attach(self, name: str) -> str:
         """Give a peer its namespace; returns the address it is reached by in the swarm."""
         number = len(self.addresses) + 2
-        _ip(f"netns add {name}")
-        _ip(f"-n {name} link set lo up")
+        ip(f"netns add {name}")
+        ip(f"-n {name} link set lo up")
         for switch, net in (("chain", CHAIN_NET), ("swarm", SWARM_NET)):
-            _ip(f"link add {switch}{number} type veth peer name {switch} netns {name}")
-            _ip(f"-n {name} link set {switch} gso_max_segs 1")
-            _ip(f"-n {name} address add {net}.{number}/24 dev {switch}")
-            _ip(f"-n {name} link set {switch} up")
-            _ip(f"link set {switch}{number} master {switch} up")
+            ip(f"link add {switch}{number} type veth peer name {switch} netns {name}")
+            ip(f"-n {name} link set {switch} gso_max_segs 1")
+            ip(f"-n {name} address add {net}.{number}/24 dev {switch}")
+            ip(f"-n {name} link set {switch} up")
+            ip(f"link set {switch}{number} master {switch} up")
         self.addresses[name] = f"{SWARM_NET}.{number}"
         return self.addresses[name]
-
-    @contextlib.contextmanager
-    def inside(self, name: str) -> Iterator[None]:
-        """Children started meanwhile live in the peer's namespace."""
-        here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        there = os.open(f"/run/netns/{name}", os.O_RDONLY)
-        try:
-            _enter(there)
-            yield
-        finally:
-            _enter(here)
-            os.close(here)
-            os.close(there)
 
     def read(self) -> dict[str, Wire]:
         """Every peer's counters, from the switch's end of its wire."""
@@ -279,17 +261,8 @@ async def _join(theatre: Theatre, network: Network, joiner: Seat, path: str, sta
 
 def _start(theatre: Theatre, network: Network, seat: Seat, run: str) -> None:
     flags = [*theatre.stage.flags(seat, run), "--no-wandb", "--swarm.host", network.addresses[seat.name]]
-    with network.inside(seat.name):
+    with inside(seat.name):
         theatre.stage.spawn(seat.name, [sys.executable, __file__, seat.role, *flags])
-
-
-def _ip(arguments: str) -> None:
-    subprocess.run(["ip", *arguments.split()], check=True)
-
-
-def _enter(namespace: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns")
 
 
 async def paced(neuron: Neuron) -> None:
@@ -304,16 +277,9 @@ async def paced(neuron: Neuron) -> None:
     await (Miner(neuron) if neuron.role == "miner" else Validator(neuron)).run()
 
 
-def _go_inside() -> None:
-    """Become this program as root of a user namespace with a network and mounts of its own; return if that fails."""
-    unshare = ["unshare", "--user", "--map-root-user", "--net", "--mount"]
-    if shutil.which("unshare") and shutil.which("ip") and subprocess.run([*unshare, "true"]).returncode == 0:
-        os.execvp("unshare", [*unshare, sys.executable, __file__, _INSIDE])
-
-
 if __name__ == "__main__":
     if sys.argv[1:2] in (["miner"], ["validator"]):
         sys.exit(run_neuron(sys.argv[1], paced, sys.argv[2:]))
     if sys.argv[1:] != [_INSIDE]:
-        _go_inside()
+        become_root(__file__, _INSIDE)
     sys.exit(main(measure))

@@ -8,18 +8,18 @@ keeps up with some hundred Mbit/s.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import heapq
 import os
 import select
 import signal
 import struct
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from netns import inside, ip
 
 NET = "10.39.0"
 WIRE = "wire"
@@ -27,7 +27,6 @@ HEADER_BYTES = 14 + 20 + 32
 """Ethernet, IPv4 and TCP (with time stamps) in front of what is in the sockets, once a packet."""
 QUEUE_SECONDS = 0.1
 """What a link's buffer holds, in seconds at its rate, as home routers' do; beyond that frames are dropped."""
-_CLONE_NEWNET = 0x40000000
 _TUNSETIFF, _TUNSETOFFLOAD, _TUNSETVNETHDRSZ = 0x400454CA, 0x400454D0, 0x400454D8
 _IFF_TAP, _IFF_NO_PI, _IFF_VNET_HDR = 0x2, 0x1000, 0x4000
 _CHECKSUM_AND_TSO = 0x1 | 0x2 | 0x4
@@ -61,8 +60,8 @@ class Network:
         self.peers = peers
         self._relay = 0
         if link is None:
-            _ip("link add switch type bridge")
-            _ip("link set switch up")
+            ip("link add switch type bridge")
+            ip("link set switch up")
         taps = [self._attach(i, link) for i in range(peers)]
         if link is not None:
             self._relay = os.fork()
@@ -76,18 +75,9 @@ class Network:
     def address(self, peer: int) -> str:
         return f"{NET}.{peer + 1}"
 
-    @contextlib.contextmanager
-    def inside(self, peer: int) -> Iterator[None]:
+    def inside(self, peer: int) -> contextlib.AbstractContextManager[None]:
         """Children started meanwhile live in the peer's namespace."""
-        here = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-        there = os.open(f"/run/netns/p{peer}", os.O_RDONLY)
-        try:
-            _enter(there)
-            yield
-        finally:
-            _enter(here)
-            os.close(here)
-            os.close(there)
+        return inside(f"p{peer}")
 
     def close(self) -> None:
         """Take it all down; the peers must have ended."""
@@ -95,25 +85,25 @@ class Network:
             os.kill(self._relay, signal.SIGKILL)
             os.waitpid(self._relay, 0)
         else:
-            _ip("link del switch")
+            ip("link del switch")
         for peer in range(self.peers):
             if not self._relay:
-                _ip(f"link del s{peer}")
-            _ip(f"netns del p{peer}")
+                ip(f"link del s{peer}")
+            ip(f"netns del p{peer}")
 
     def _attach(self, peer: int, link: Link | None) -> int | None:
         name, tap = f"p{peer}", None
-        _ip(f"netns add {name}")
-        _ip(f"-n {name} link set lo up")
+        ip(f"netns add {name}")
+        ip(f"-n {name} link set lo up")
         if link is None:
-            _ip(f"link add s{peer} type veth peer name {WIRE} netns {name}")
-            _ip(f"link set s{peer} master switch up")
+            ip(f"link add s{peer} type veth peer name {WIRE} netns {name}")
+            ip(f"link set s{peer} master switch up")
         else:
             tap = _tap(f"t{peer}")
-            _ip(f"link set t{peer} netns {name}")
-            _ip(f"-n {name} link set t{peer} name {WIRE} address {_mac(peer)}")
-        _ip(f"-n {name} address add {self.address(peer)}/24 dev {WIRE}")
-        _ip(f"-n {name} link set {WIRE} up")
+            ip(f"link set t{peer} netns {name}")
+            ip(f"-n {name} link set t{peer} name {WIRE} address {_mac(peer)}")
+        ip(f"-n {name} address add {self.address(peer)}/24 dev {WIRE}")
+        ip(f"-n {name} link set {WIRE} up")
         return tap
 
 
@@ -211,12 +201,3 @@ def _tap(name: str) -> int:
 def _mac(peer: int) -> str:
     """Its first byte says that it was made up; the last is the peer."""
     return f"02:00:00:00:00:{peer:02x}"
-
-
-def _ip(arguments: str) -> None:
-    subprocess.run(["ip", *arguments.split()], check=True)
-
-
-def _enter(namespace: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
-        raise OSError(ctypes.get_errno(), "setns")
