@@ -284,7 +284,7 @@ def _announced(config: NodeConfig) -> tuple[str, ...]:
 
 
 def _try_port(host: str, port: int) -> None:
-    """Raises OSError for a port in use: libp2p would share it (SO_REUSEPORT), and get a part of the connections."""
+    """Raises OSError for a port in use, before the daemon is started: its own word on it is less clear."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host, port))
