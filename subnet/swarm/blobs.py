@@ -1,22 +1,27 @@
 """Pulling leaves by hash: the client side, which trusts no source and counts every byte before it reads it.
 
-One stream carries one request [op, root, start, stop, binding]. The answer to "leaves" is [sizes, hashes, proof],
-checked against the root before anything else is read, then the leaves' bytes. Leaves that are small beside a hash come
-without hashes: they are checked together, when all have come. The answer to "hashes" is all leaf hashes.
+A stream carries requests [op, root, start, stop, binding], answered in their order. The answer to "leaves" is [sizes,
+hashes, proof], checked against the root before anything else is read, then the leaves' bytes. Leaves that are small
+beside a hash come without hashes: they are checked together, when all have come. The answer to "hashes" is all leaf
+hashes; that to ["word", kind, round, subkey, binding] is a sealed record of the peer's own, once it has published it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from subnet.diloco.merkle import HASH_BYTES, leaf_hash, root, verify_range
+from subnet.swarm.lines import Dial, Lines
+from subnet.swarm.records import LEASE_BYTES, MAX_RECORD_BYTES
 from subnet.swarm.traffic import Traffic
-from subnet.swarm.wire import CHUNK, Refused, Stream, WireError, read, receive, send
+from subnet.swarm.wire import CHUNK, Refused, WireError, read, receive, send
 
-PROTOCOL = "sn38/blobs/1"
+PROTOCOL = "sn38/blobs/2"
 MAX_RANGE = 1024
 """Most leaves one request may ask for."""
 MAX_RANGE_BYTES = 8 * 1024 * 1024
@@ -27,14 +32,14 @@ MAX_LEAVES = 2**26
 MAX_HEADER_BYTES = 64 * 1024
 STALL_SECONDS = 3.0
 """A source that sends nothing for this long is left for the next one; so is one that is too slow, after this long."""
+WORD_SECONDS = 20.0
+"""Longest that an answer to "word" is waited for; then it is asked for again."""
 LATER = ("busy", "not yet", "unknown root")
 """Refusals that may turn into a yes before the deadline."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.8
+_WORD_PAUSE = 1.0
 _IN_LINE_LEAVES = 8192
-
-Dial = Callable[[str, str, float], Awaitable[Stream]]
-"""`await dial(hotkey, protocol, seconds)`: a stream to whoever speaks for that hotkey. Raises WireError."""
 
 Proves = Callable[[int, Sequence[bytes], Sequence[bytes]], bool]
 """Whether hashes of leaves from an index on are in the tree, by a proof (see `verify_range`)."""
@@ -52,7 +57,7 @@ class BlobClient:
     """Fetches from other peers. `binding()` is this peer's current signed binding, shown with every request."""
 
     def __init__(self, dial: Dial, hotkey: str, binding: Callable[[], bytes], traffic: Traffic) -> None:
-        self.dial = dial
+        self.lines = Lines(dial, PROTOCOL)
         self.hotkey = hotkey
         self.binding = binding
         self.traffic = traffic
@@ -85,12 +90,16 @@ class BlobClient:
 
         async def attempt(source: str, limit: float, alone: bool) -> None:
             pace = _Pace(0 if alone else sum(map(sizes, range(start + len(done), stop))), limit)
-            while len(done) < stop - start:
-                first = start + len(done)
-                last = _range_end(first, stop, sizes)
-                await self._read_range(source, root, proves, first, last, sizes, done, limit, pace)
+            ranges = _ranges(start + len(done), stop, sizes)
+            async with self.lines.to(source, _within(limit)) as (reader, writer):
+                for number, (first, last) in enumerate(ranges):
+                    # The next range is asked for while this one comes, or the line would lie idle in between.
+                    for ahead in ranges[:2] if number == 0 else ranges[number + 1 : number + 2]:
+                        await send(writer, ["leaves", root, *ahead, self.binding()], _within(limit))
+                    await self._read_range(reader, source, proves, first, last, sizes, done, limit, pace)
 
-        await self._from_any(sources, attempt, timeout)
+        if start < stop:
+            await self._from_any(sources, attempt, timeout)
         return done
 
     async def fetch_hashes(self, sources: Sequence[str], root: bytes, n_leaves: int, timeout: float) -> list[bytes]:
@@ -106,25 +115,45 @@ class BlobClient:
         async def attempt(source: str, limit: float, alone: bool) -> None:
             size = HASH_BYTES * n_leaves
             pace = _Pace(0 if alone else size, limit)
-            reader, writer = await self._ask(source, "hashes", root, 0, n_leaves, limit)
-            try:
+            data = bytearray()
+            async with self.lines.to(source, _within(limit)) as (reader, writer):
+                await send(writer, ["hashes", root, 0, n_leaves, self.binding()], _within(limit))
                 if await receive(reader, 64, _within(limit)) != n_leaves:
                     raise _Untrustworthy("has a tree of another size")
-                data = bytearray()
                 while len(data) < size:
                     piece = await read(reader, min(CHUNK, size - len(data)), _within(limit))
                     self.traffic.down[source] += len(piece)
                     data += piece
                     if len(data) < size:
                         pace.keep_up(len(piece))
-            finally:
-                writer.close()
             hashes[:] = [bytes(data[i : i + HASH_BYTES]) for i in range(0, size, HASH_BYTES)]
             if await _root_of(hashes) != root:
                 raise _Untrustworthy("sent hashes of another tree")
 
         await self._from_any(sources, attempt, timeout)
         return hashes
+
+    async def ask_word(self, source: str, kind: str, round_index: int, subkey: str, timeout: float) -> bytes:
+        """A sealed record of this peer's own, unverified, as soon as it has published it.
+
+        Raises:
+            FetchError: there was none within `timeout` seconds, or the peer does not answer.
+        """
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + timeout
+        while (left := limit - loop.time()) > 0.0:
+            try:
+                async with self.lines.to(source, _within(limit)) as (reader, writer):
+                    await send(writer, ["word", kind, round_index, subkey, self.binding()], _within(limit))
+                    answer = await receive(reader, MAX_RECORD_BYTES + LEASE_BYTES + 8, min(left, WORD_SECONDS))
+                if isinstance(answer, bytes):
+                    return answer
+                raise FetchError("malformed word")
+            except WireError as error:
+                if isinstance(error, Refused) and not str(error).startswith(LATER):
+                    raise FetchError(str(error)) from error
+            await asyncio.sleep(max(0.0, min(_jittered(_WORD_PAUSE), limit - loop.time())))
+        raise FetchError(f"no word within {timeout:.1f} s")
 
     async def _from_any(
         self, sources: Sequence[str], attempt: Callable[[str, float, bool], Awaitable[None]], timeout: float
@@ -151,23 +180,14 @@ class BlobClient:
                 except _Untrustworthy as error:
                     reasons[source] = str(error)
                     left.remove(source)
-            await asyncio.sleep(max(0.0, min(pause, limit - loop.time())) if left else 0.0)
+            await asyncio.sleep(max(0.0, min(_jittered(pause), limit - loop.time())) if left else 0.0)
             pause = min(2.0 * pause, _LONGEST_PAUSE)
         raise FetchError(f"no source left: {_told(reasons)}")
 
-    async def _ask(self, source: str, op: str, root: bytes, start: int, stop: int, limit: float) -> Stream:
-        reader, writer = await self.dial(source, PROTOCOL, _within(limit))
-        try:
-            await send(writer, [op, root, start, stop, self.binding()], _within(limit))
-        except BaseException:
-            writer.close()
-            raise
-        return reader, writer
-
     async def _read_range(
         self,
+        reader: asyncio.StreamReader,
         source: str,
-        root: bytes,
         proves: Proves,
         start: int,
         stop: int,
@@ -176,24 +196,20 @@ class BlobClient:
         limit: float,
         pace: _Pace,
     ) -> None:
-        """Append the leaves `[start, stop)` to `done` as they arrive and prove right."""
-        reader, writer = await self._ask(source, "leaves", root, start, stop, limit)
-        try:
-            header = await receive(reader, MAX_HEADER_BYTES, _within(limit))
-            lengths, hashes, proof = _checked_header(header, proves, start, stop, sizes)
-            unproven: list[bytes] = []
-            for index, length in enumerate(lengths):
-                data = await read(reader, length, _within(limit))
-                self.traffic.down[source] += length
-                if hashes and leaf_hash(data) != hashes[index]:
-                    raise _Untrustworthy("sent a leaf that does not match its hash")
-                (done if hashes else unproven).append(data)
-                pace.keep_up(length)
-            if unproven and not proves(start, [leaf_hash(x) for x in unproven], proof):
-                raise _Untrustworthy("cannot prove that its leaves are in the tree")
-            done += unproven
-        finally:
-            writer.close()
+        """Append the leaves `[start, stop)`, which have been asked for, to `done` as they arrive and prove right."""
+        header = await receive(reader, MAX_HEADER_BYTES, _within(limit))
+        lengths, hashes, proof = _checked_header(header, proves, start, stop, sizes)
+        unproven: list[bytes] = []
+        for index, length in enumerate(lengths):
+            data = await read(reader, length, _within(limit))
+            self.traffic.down[source] += length
+            if hashes and leaf_hash(data) != hashes[index]:
+                raise _Untrustworthy("sent a leaf that does not match its hash")
+            (done if hashes else unproven).append(data)
+            pace.keep_up(length)
+        if unproven and not proves(start, [leaf_hash(x) for x in unproven], proof):
+            raise _Untrustworthy("cannot prove that its leaves are in the tree")
+        done += unproven
 
 
 class _Pace:
@@ -212,13 +228,15 @@ class _Pace:
             raise WireError(f"is too slow ({self._received / elapsed / 1000:.1f} kB/s)")
 
 
-def _range_end(first: int, stop: int, sizes: Callable[[int], int]) -> int:
-    """Where a request for leaves from `first` on has to end."""
-    last, size = first + 1, sizes(first)
-    while last < min(stop, first + MAX_RANGE) and size + sizes(last) <= MAX_RANGE_BYTES:
-        size += sizes(last)
-        last += 1
-    return last
+def _ranges(start: int, stop: int, sizes: Callable[[int], int]) -> list[tuple[int, int]]:
+    """`[start, stop)` in pieces of what one request may ask for."""
+    cuts, size = [start], 0
+    for leaf in range(start, stop):
+        if leaf - cuts[-1] >= MAX_RANGE or (leaf > cuts[-1] and size + sizes(leaf) > MAX_RANGE_BYTES):
+            cuts.append(leaf)
+            size = 0
+        size += sizes(leaf)
+    return list(pairwise([*cuts, stop]))
 
 
 def _checked_header(
@@ -248,6 +266,11 @@ async def _root_of(hashes: list[bytes]) -> bytes:
 def _within(limit: float) -> float:
     """Seconds to wait for the next sign of life."""
     return max(0.0, min(STALL_SECONDS, limit - asyncio.get_running_loop().time()))
+
+
+def _jittered(pause: float) -> float:
+    """A pause of half to all of that length: peers that failed together do not come back together."""
+    return pause * random.uniform(0.5, 1.0)
 
 
 def _told(reasons: dict[str, str]) -> str:

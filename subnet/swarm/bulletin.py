@@ -6,6 +6,8 @@ this very process has verified. This peer's own records are put up again while t
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
 from collections import Counter
@@ -17,6 +19,7 @@ from subnet.swarm.errors import SwarmError
 from subnet.swarm.gate import RecordGate
 from subnet.swarm.identity import Signer
 from subnet.swarm.records import KINDS, MAX_LEASE_S, BadRecord, Record, dht_subkey, record_key, seal, sign_record
+from subnet.waiting import timeout
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ class Bulletin:
         self.run_id = gate.run_id
         self.rejected: Counter[tuple[str, str]] = Counter()
         self._own: dict[tuple[str, str], tuple[bytes, float]] = {}
+        self._news = asyncio.Event()
         self._told: set[tuple[str, str]] = set()
 
     async def enter_round(self, round_index: int, registered: frozenset[str]) -> None:
@@ -69,10 +73,28 @@ class Bulletin:
         """
         record = sign_record(self.signer, kind, self.run_id, round_index, body, subkey)
         expires = time.time() + min(expires_s, MAX_LEASE_S)
-        key, whose = record_key(self.run_id, kind, round_index), dht_subkey(record)
+        key, whose = record_key(self.run_id, kind, round_index), dht_subkey(record.hotkey, subkey)
         value = seal(self.signer, record, expires)
         self._own[key, whose] = (value, expires)
+        self._news.set()
+        self._news = asyncio.Event()
         return await self._store(key, whose, value, expires)
+
+    async def own(self, kind: str, round_index: int, subkey: str, seconds: float) -> bytes | None:
+        """The sealed record that this peer published, waited for up to `seconds`; None if there is none by then."""
+        slot = record_key(self.run_id, kind, round_index), dht_subkey(self.signer.ss58, subkey)
+        with contextlib.suppress(asyncio.TimeoutError):
+            async with timeout(seconds):
+                while slot not in self._own:
+                    await self._news.wait()
+        return self._own[slot][0] if slot in self._own else None
+
+    def admit(self, value: bytes, hotkey: str, kind: str, round_index: int, subkey: str) -> Record:
+        """The verified record in a sealed one that its author itself handed over. Raises BadRecord."""
+        record, _ = self.gate.admit(value)
+        if (record.hotkey, record.kind, record.round, record.subkey) != (hotkey, kind, round_index, subkey):
+            raise BadRecord("another record than asked for")
+        return record
 
     async def find(self, kind: str, round_index: int) -> list[tuple[Record, float]]:
         """Verified records with the Unix time until which each counts; one per author and subkey, in their order.

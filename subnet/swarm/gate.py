@@ -122,7 +122,8 @@ class RecordGate(RecordValidatorBase):
             if subkey.partition(":")[0] in self.registered:
                 author = subkey.partition(":")[0]
             signed, expires = self.admit(value)
-            if subkey != dht_subkey(signed) or record.key != _dht_key(self.run_id, signed.kind, signed.round):
+            key = _dht_key(self.run_id, signed.kind, signed.round)
+            if (record.key, subkey) != (key, dht_subkey(signed.hotkey, signed.subkey)):
                 raise BadRecord("stored under another's key")
             if record.expiration_time != expires:
                 raise BadRecord("expiry is not the leased one")

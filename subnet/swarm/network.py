@@ -84,7 +84,8 @@ class Swarm:
         self._control = DhtControl(dht)
         self._bulletin = Bulletin(self._control, gate, signer)
         self._book = PeerBook(self.run_id, verify, self.hotkey)
-        self._service = BlobService(self.store, self.run_id, verify, block, self.traffic, known=self._book.vouched)
+        vouched, word = self._book.vouched, self._bulletin.own
+        self._service = BlobService(self.store, self.run_id, verify, block, self.traffic, vouched, word)
         self._client = BlobClient(self._dial, self.hotkey, self._binding.pack, self.traffic)
         self._streams: set[asyncio.Task[Any]] = set()
         self._p2p: P2P | None = None
@@ -187,6 +188,16 @@ class Swarm:
         """Every verified record of this kind and round, by hotkey and subkey (see `Bulletin.find`)."""
         return [record for record, _ in await self._bulletin.find(kind, round_index)]
 
+    async def word(self, hotkey: str, kind: str, round_index: int, subkey: str, timeout: float) -> Record:
+        """A peer's own record, from itself, as soon as it has published it: sooner than the DHT hands it on.
+
+        Raises:
+            FetchError: the peer does not answer, or published none within `timeout` seconds.
+            BadRecord: what it handed over is not that record.
+        """
+        value = await self._client.ask_word(hotkey, kind, round_index, subkey, timeout)
+        return self._bulletin.admit(value, hotkey, kind, round_index, subkey)
+
     async def fetch_leaves(
         self,
         sources: Sequence[str],
@@ -220,6 +231,7 @@ class Swarm:
 
     async def stop(self) -> None:
         """Leave the swarm; no process, socket or task is left behind."""
+        self._client.lines.close()
         await end([*self._streams, *([self._upkeep] if self._upkeep else [])])
         if self._p2p is not None:
             await self._p2p.shutdown()

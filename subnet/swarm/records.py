@@ -105,9 +105,9 @@ def record_key(run_id: bytes, kind: str, round: int) -> str:
     return f"sn38/{run_id.hex()[:32]}/{kind}/{round}"
 
 
-def dht_subkey(record: Record) -> str:
-    """Whose record it is under that key."""
-    return f"{record.hotkey}:{record.subkey}" if record.subkey else record.hotkey
+def dht_subkey(hotkey: str, subkey: str) -> str:
+    """Under that key, where the hotkey's record with this subkey is."""
+    return f"{hotkey}:{subkey}" if subkey else hotkey
 
 
 def seal(signer: Signer, record: Record, expires: float) -> bytes:

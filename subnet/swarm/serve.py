@@ -2,7 +2,8 @@
 
 Every request shows a binding; it counts only when it is signed by a registered hotkey and names the very peer id that
 libp2p authenticated on the stream. Streams, requests and bytes are bounded per peer and in total, and for peer ids that
-nobody registered vouches for more tightly, so that a crowd of them does not keep registered peers out.
+nobody registered vouches for more tightly, so that a crowd of them does not keep registered peers out. A stream between
+two requests, or whose answer this peer does not know yet, takes no place from those that are served.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Set
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Set
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from hivemind.p2p.p2p_daemon_bindings.datastructures import StreamInfo
 
 from subnet.diloco.merkle import HASH_BYTES, Tree
-from subnet.swarm.blobs import MAX_LEAVES, MAX_RANGE, MAX_RANGE_BYTES, SMALL_LEAF
+from subnet.swarm.blobs import MAX_LEAVES, MAX_RANGE, MAX_RANGE_BYTES, SMALL_LEAF, WORD_SECONDS
 from subnet.swarm.identity import BadBinding, Binding, Verify, open_binding
 from subnet.swarm.store import BlobStore, Entry
 from subnet.swarm.traffic import Bucket, Traffic
@@ -47,8 +48,13 @@ class Limits:
     byte_rate: float = 32e6
     """Bytes per second and peer, after a burst of `byte_burst`."""
     byte_burst: float = 256e6
+    resting: int = 512
+    """Streams that wait, for a word of this peer or for their next request."""
+    resting_per_peer: int = 8
     request_seconds: float = 3.0
-    """A stream that has not said what it wants by then is closed."""
+    """A stream that has not said what it wants (next) by then is closed."""
+    word_seconds: float = 0.75 * WORD_SECONDS
+    """A word that is not there by then is to be asked for again."""
     stall_seconds: float = 10.0
     """A reader that takes nothing for this long is dropped."""
 
@@ -66,18 +72,29 @@ class _Quota:
     open: int = 0
     strange: int = 0
     """Of the open streams, those of a stranger."""
+    resting: int = 0
 
 
 @dataclass
 class _Slot:
-    """One open stream's place; a stranger's until it has shown a binding that counts."""
+    """One stream's place, unless it rests; a stranger's until it has shown a binding that counts."""
 
     quota: _Quota
     stranger: bool
+    taken: bool = False
+
+
+Word = Callable[[str, int, str, float], Awaitable[bytes | None]]
+"""`await word(kind, round, subkey, seconds)`: its own sealed record, once it is published; None if it is not."""
+
+
+async def _speechless(kind: str, round_index: int, subkey: str, seconds: float) -> bytes | None:
+    return None
 
 
 class BlobService:
-    """Answers `blobs.PROTOCOL` streams from `store`. `block()` is the current chain block, `registered` who may ask.
+    """Answers `blobs.PROTOCOL` streams from `store`. `block()` is the current chain block, `registered` who may ask,
+    `word` gives this peer's own records.
 
     `known(peer_id)` says whether a registered hotkey has vouched for it elsewhere, in its record or on chain; `refused`
     counts refusals by (peer id, reason).
@@ -90,8 +107,9 @@ class BlobService:
         verify: Verify,
         block: Callable[[], float],
         traffic: Traffic,
-        limits: Limits | None = None,
         known: Callable[[str], bool] = lambda peer_id: False,
+        word: Word = _speechless,
+        limits: Limits | None = None,
     ) -> None:
         self.store = store
         self.run_id = run_id
@@ -100,10 +118,12 @@ class BlobService:
         self.traffic = traffic
         self.limits = limits or Limits()
         self.known = known
+        self.word = word
         self.registered: Set[str] = frozenset()
         self.refused: Counter[tuple[str, str]] = Counter()
         self._open = 0
         self._strange = 0
+        self._resting = 0
         self._shown: OrderedDict[str, str] = OrderedDict()
         self._quotas: OrderedDict[str, _Quota] = OrderedDict()
         self._bindings: OrderedDict[bytes, Binding] = OrderedDict()
@@ -115,14 +135,11 @@ class BlobService:
         try:
             async with self._slot(peer_id) as slot:
                 request = await receive(reader, _MAX_REQUEST_BYTES, self.limits.request_seconds)
-                op, root, start, stop, hotkey = self._authorise(request, peer_id)
-                self._welcome(slot)
-                quota = slot.quota
-                entry = self._find(root)
-                if op == "leaves":
-                    await self._send_leaves(writer, quota, hotkey, entry, start, stop)
-                else:
-                    await self._send_hashes(writer, quota, hotkey, entry)
+                while True:
+                    await self._answer(writer, slot, request, peer_id)
+                    with self._rest(slot):
+                        request = await receive(reader, _MAX_REQUEST_BYTES, self.limits.request_seconds)
+                    self._take_place(slot)
         except _Refusal as refusal:
             self.refused[peer_id, str(refusal)] += 1
             if len(self.refused) > _KNOWN_PEERS:
@@ -137,27 +154,75 @@ class BlobService:
         finally:
             writer.close()
 
+    async def _answer(self, writer: asyncio.StreamWriter, slot: _Slot, request: Any, peer_id: str) -> None:
+        match request:
+            case [("leaves" | "hashes") as op, bytes() as root, int() as start, int() as stop, bytes() as shown]:
+                if not (0 <= start < stop <= MAX_LEAVES and (op == "hashes" or stop - start <= MAX_RANGE)):
+                    raise _Refusal("range out of bounds")
+                hotkey = self._authorised(shown, peer_id)
+                self._welcome(slot)
+                entry = self._find(root)
+                if op == "leaves":
+                    await self._send_leaves(writer, slot.quota, hotkey, entry, start, stop)
+                else:
+                    await self._send_hashes(writer, slot.quota, hotkey, entry)
+            case ["word", str() as kind, int() as round_index, str() as subkey, bytes() as shown]:
+                self._authorised(shown, peer_id)
+                self._welcome(slot)
+                with self._rest(slot):
+                    value = await self.word(kind, round_index, subkey, self.limits.word_seconds)
+                if value is None:
+                    raise _Refusal("not yet")
+                self._take_place(slot)
+                await send(writer, value, self.limits.stall_seconds)
+            case _:
+                raise _Refusal("malformed request")
+
     @asynccontextmanager
     async def _slot(self, peer_id: str) -> AsyncIterator[_Slot]:
-        quota, limits = self._quota(peer_id), self.limits
         stranger = self._shown.get(peer_id) not in self.registered and not self.known(peer_id)
-        if self._open >= limits.streams or quota.open >= limits.streams_per_peer:
-            raise _Refusal("busy")
-        if stranger and (self._strange >= limits.strangers or quota.strange >= limits.streams_per_stranger):
-            raise _Refusal("busy")
-        if not quota.requests.allows(self._now()):
-            raise _Refusal("busy: too many requests")
-        self._open += 1
-        quota.open += 1
-        slot = _Slot(quota, stranger)
-        self._strange += stranger
-        quota.strange += stranger
+        slot = _Slot(self._quota(peer_id), stranger)
+        self._take_place(slot)
         try:
             yield slot
         finally:
+            self._leave_place(slot)
+
+    def _take_place(self, slot: _Slot) -> None:
+        """Count a request, and its stream among those that are served. Raises _Refusal."""
+        quota, limits = slot.quota, self.limits
+        if self._open >= limits.streams or quota.open >= limits.streams_per_peer:
+            raise _Refusal("busy")
+        if slot.stranger and (self._strange >= limits.strangers or quota.strange >= limits.streams_per_stranger):
+            raise _Refusal("busy")
+        if not quota.requests.allows(self._now()):
+            raise _Refusal("busy: too many requests")
+        slot.taken = True
+        self._open += 1
+        quota.open += 1
+        self._strange += slot.stranger
+        quota.strange += slot.stranger
+
+    def _leave_place(self, slot: _Slot) -> None:
+        if slot.taken:
             self._welcome(slot)
+            slot.taken = False
             self._open -= 1
-            quota.open -= 1
+            slot.quota.open -= 1
+
+    @contextmanager
+    def _rest(self, slot: _Slot) -> Iterator[None]:
+        """Meanwhile the stream takes no place. Raises _Refusal when too many rest."""
+        if self._resting >= self.limits.resting or slot.quota.resting >= self.limits.resting_per_peer:
+            raise _Refusal("busy: too many wait")
+        self._leave_place(slot)
+        self._resting += 1
+        slot.quota.resting += 1
+        try:
+            yield
+        finally:
+            self._resting -= 1
+            slot.quota.resting -= 1
 
     def _welcome(self, slot: _Slot) -> None:
         """This stream does not count among the strangers' any longer."""
@@ -178,14 +243,8 @@ class BlobService:
             self._quotas.popitem(last=False)
         return quota
 
-    def _authorise(self, request: Any, peer_id: str) -> tuple[str, bytes, int, int, str]:
-        match request:
-            case [("leaves" | "hashes") as op, bytes() as root, int() as start, int() as stop, bytes() as shown]:
-                pass
-            case _:
-                raise _Refusal("malformed request")
-        if not (0 <= start < stop <= MAX_LEAVES and (op == "hashes" or stop - start <= MAX_RANGE)):
-            raise _Refusal("range out of bounds")
+    def _authorised(self, shown: bytes, peer_id: str) -> str:
+        """The registered hotkey that speaks through this peer id. Raises _Refusal."""
         binding = self._bindings.get(shown)
         if binding is None:
             try:
@@ -207,7 +266,7 @@ class BlobService:
         self._shown[peer_id] = binding.hotkey
         if len(self._shown) > _KNOWN_PEERS:
             self._shown.popitem(last=False)
-        return op, root, start, stop, binding.hotkey
+        return binding.hotkey
 
     def _find(self, root: bytes) -> Entry:
         entry = self.store.entry(root)

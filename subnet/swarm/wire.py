@@ -99,7 +99,10 @@ async def drain(writer: asyncio.StreamWriter, seconds: float) -> None:
 async def flush(writer: asyncio.StreamWriter, seconds: float) -> None:
     """Wait until all that was written has left this process, so that closing leaves nothing. Raises WireError."""
     writer.transport.set_write_buffer_limits(high=0)
-    await drain(writer, seconds)
+    try:
+        await drain(writer, seconds)
+    finally:
+        writer.transport.set_write_buffer_limits()
 
 
 class Dialer:

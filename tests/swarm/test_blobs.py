@@ -82,8 +82,8 @@ class Net:
         return await self.client.fetch_leaves(sources, ROOT, len(LEAVES), start, stop, size_of, timeout)
 
 
-def service_of(limits: Limits | None = None, block: Callable[[], float] = lambda: 100.0) -> BlobService:
-    service = BlobService(BlobStore(), RUN_ID, verify, block, Traffic(), limits)
+def service_of(limits: Limits | None = None, block: Callable[[], float] = lambda: 100.0, **also: Any) -> BlobService:
+    service = BlobService(BlobStore(), RUN_ID, verify, block, Traffic(), limits=limits, **also)
     service.registered = HOTKEYS
     service.store.add(ROOT, LEAVES)
     return service
@@ -451,13 +451,17 @@ def test_strangers_cannot_keep_registered_peers_out(tmp_path: Path) -> None:
         service.known = lambda peer_id: False
         assert await net.fetch([source]) == LEAVES  # it has shown its binding by now
         service.registered = HOTKEYS - {KEYS[0].ss58}
+        net.client.lines.close()
         with pytest.raises(FetchError, match="busy"):
             await net.fetch([source], timeout=0.2)
         for _, writer in idle:
             writer.close()
         while service._open:
             await asyncio.sleep(0.01)
-        assert service._strange == 0 and all(q.strange == q.open == 0 for q in service._quotas.values())
+        net.client.lines.close()
+        while service._resting:
+            await asyncio.sleep(0.01)
+        assert service._strange == 0 and all(q.strange == q.open == q.resting == 0 for q in service._quotas.values())
 
     scenario(tmp_path, body)
 
@@ -481,5 +485,109 @@ def test_a_caller_that_says_nothing_or_reads_nothing_is_dropped(tmp_path: Path) 
         writer.close()
         mute[1].close()
         del reader
+
+    scenario(tmp_path, body)
+
+
+def test_one_stream_carries_many_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "MAX_RANGE", 7)
+    dialled = 0
+
+    async def body(net: Net) -> None:
+        nonlocal dialled
+        dial = net.client.lines._dial
+
+        async def counting(*args: Any) -> Stream:
+            nonlocal dialled
+            dialled += 1
+            return await dial(*args)
+
+        net.client.lines._dial = counting
+        source = await net.honest(KEYS[1], service_of())
+        assert await net.fetch([source]) == LEAVES
+        assert await net.client.fetch_hashes([source], ROOT, 40, 5.0) == list(TREE.levels[0])
+        assert await net.fetch([source], 3, 33) == LEAVES[3:33]
+        assert dialled == 1
+        with pytest.raises(FetchError, match="another size"):
+            await net.client.fetch_hashes([source], ROOT, 39, 5.0)
+        assert await net.fetch([source]) == LEAVES
+        assert dialled == 2  # what is left of a bad answer is never taken for the next one
+        net.client.lines.close()
+
+    scenario(tmp_path, body)
+
+
+def test_a_stream_that_the_other_end_closed_is_not_used_again(tmp_path: Path) -> None:
+    async def body(net: Net) -> None:
+        service = service_of(Limits(request_seconds=0.05))
+        source = await net.honest(KEYS[1], service)
+        assert await net.fetch([source], 0, 2) == LEAVES[:2]
+        (kept,) = net.client.lines._resting[source]
+        while not kept[0][0].at_eof():
+            await asyncio.sleep(0.01)
+        assert await net.fetch([source], 2, 4) == LEAVES[2:4]
+        assert not service.refused
+
+    scenario(tmp_path, body)
+
+
+class Words:
+    """What a service's peer has published, and who waits for it."""
+
+    def __init__(self) -> None:
+        self.said: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.asked: list[tuple[str, int, str]] = []
+
+    async def own(self, kind: str, round_index: int, subkey: str, seconds: float) -> bytes | None:
+        self.asked.append((kind, round_index, subkey))
+        done, _ = await asyncio.wait({self.said}, timeout=seconds)
+        return self.said.result() if done else None
+
+
+def test_a_word_is_waited_for_and_takes_no_place_meanwhile(tmp_path: Path) -> None:
+    async def body(net: Net) -> None:
+        words = Words()
+        service = service_of(Limits(streams_per_peer=1), word=words.own)
+        source = await net.honest(KEYS[1], service)
+        asking = asyncio.create_task(net.client.ask_word(source, "part", 7, "3", 5.0))
+        while not words.asked:
+            await asyncio.sleep(0.01)
+        assert (service._open, service._resting) == (0, 1)
+        assert await net.fetch([source]) == LEAVES
+        words.said.set_result(b"sealed")
+        assert await asking == b"sealed"
+        assert words.asked == [("part", 7, "3")]
+
+    scenario(tmp_path, body)
+
+
+def test_a_word_that_nobody_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blobs, "_WORD_PAUSE", 0.01)
+
+    async def body(net: Net) -> None:
+        words = Words()
+        service = service_of(Limits(word_seconds=0.05), word=words.own)
+        source = await net.honest(KEYS[1], service)
+        with pytest.raises(FetchError, match=r"no word within 0\.3 s"):
+            await net.client.ask_word(source, "part", 7, "3", 0.3)
+        assert len(words.asked) > 1
+        net.shown = b""
+        with pytest.raises(FetchError, match="unauthorised"):
+            await net.client.ask_word(source, "part", 7, "3", 5.0)
+
+    scenario(tmp_path, body)
+
+
+def test_those_who_wait_are_bounded(tmp_path: Path) -> None:
+    async def body(net: Net) -> None:
+        words = Words()
+        service = service_of(Limits(resting_per_peer=2), word=words.own)
+        source = await net.honest(KEYS[1], service)
+        waiting = [asyncio.create_task(net.client.ask_word(source, "part", 7, str(i), 0.5)) for i in range(3)]
+        while not service.refused[PEER, "busy: too many wait"]:
+            await asyncio.sleep(0.01)
+        assert service._resting == 2
+        for outcome in await asyncio.gather(*waiting, return_exceptions=True):
+            assert isinstance(outcome, FetchError)
 
     scenario(tmp_path, body)

@@ -22,7 +22,7 @@ def stored(author: Hotkey, record: Record, expires: float, **changes: object) ->
     """What the DHT sees of a record."""
     fields = {
         "key": DHTID.generate(source=record_key(record.run_id, record.kind, record.round)).to_bytes(),
-        "subkey": MSGPackSerializer.dumps(dht_subkey(record)),
+        "subkey": MSGPackSerializer.dumps(dht_subkey(record.hotkey, record.subkey)),
         "value": MSGPackSerializer.dumps(seal(author, record, expires)),
         "expiration_time": expires,
     }

@@ -117,8 +117,8 @@ def test_size_is_enforced_before_publishing() -> None:
 
 def test_keys_and_subkeys() -> None:
     part = sign_record(KEYS[0], "part", RUN_ID, 3, {}, "12")
-    assert dht_subkey(part) == f"{KEYS[0].ss58}:12"
-    assert dht_subkey(sign_record(KEYS[0], "commit", RUN_ID, 3, {})) == KEYS[0].ss58
+    assert dht_subkey(part.hotkey, part.subkey) == f"{KEYS[0].ss58}:12"
+    assert dht_subkey(KEYS[0].ss58, "") == KEYS[0].ss58
     assert len({record_key(r, k, n) for r in (RUN_ID, OTHER_RUN) for k in ("part", "peer") for n in (1, 11)}) == 8
 
 
