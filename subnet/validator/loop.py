@@ -11,34 +11,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from subnet.diloco.aggregate import clip_factors, norm
-from subnet.diloco.codec import CodecError, decode_part
-from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
+from subnet.diloco.codec import CodecError
+from subnet.exchange.commitment import Commitment
 from subnet.exchange.repair import Agreement, claims_of
 from subnet.exchange.round import Round, Update
+from subnet.exchange.window import Window
 from subnet.neuron import MAX_UIDS, Neuron
-from subnet.scoring.loss import LossScore
 from subnet.scoring.table import Observation, ScoreTable, observe
 from subnet.scoring.weights import weights
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.records import BadRecord
 from subnet.validator import scores
-from subnet.validator.audit import Audit
 from subnet.validator.evaluate import Evaluator
+from subnet.validator.judgement import WORTHLESS, Case, Judge, opened
 
 log = logging.getLogger(__name__)
 
 PARALLEL_PULLS = 4
 TOLD = 8
 """Hotkeys or uids named in one log line."""
-WORTHLESS = LossScore(-math.inf, 0.0, -math.inf, 0.0)
-"""The score of a contribution that its owner does not show, or that is not what was declared: last, and no evidence."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,8 @@ class Validator:
     def __init__(self, neuron: Neuron) -> None:
         self.neuron = neuron
         neuron.resumed = None  # it was the state only
-        self.evaluator = Evaluator(neuron.run, neuron.shards, neuron.layout, neuron.node.device, MAX_UIDS)
+        evaluator = Evaluator(neuron.run, neuron.shards, neuron.layout, neuron.node.device, MAX_UIDS)
+        self.judge = Judge(neuron.exchange.scheme, evaluator, neuron.run.scoring)
         self._path = neuron.node.home / "scores.json"
         self.table = scores.load(self._path)
         self._weights_block: int | None = None
@@ -110,49 +107,33 @@ class Validator:
     async def score(self, finished: Finished, now: Round) -> None:
         """Evaluate every listed contribution of a finished round; its owner must deliver it before `now` ends."""
         neuron, window = self.neuron, finished.round.window
-        beacon = await neuron.beacon(window.roster_end, now.window.commit_end)
-        baseline = await neuron.compute(self.evaluator.begin, finished.theta, beacon, window.round)
-        roster = finished.update.roster
-        clips = clip_factors([c.norm for c in roster.commitments])
-        after = await neuron.beacon(window.end, now.window.commit_end)
-        audit = Audit(neuron.exchange.scheme, finished.update, after, neuron.run.scoring.audit_rate)
+        judgement = await neuron.compute(self.judge.begin, await self._case(finished, now))
         slots = asyncio.Semaphore(PARALLEL_PULLS)
 
         # Everybody has a turn of the same length: owners that keep this peer waiting must not use up the others' time.
-        turns = math.ceil(len(roster.commitments) / PARALLEL_PULLS)
-        turn = max(0.0, now.window.gather_end - neuron.clock.block()) / turns
+        turns = math.ceil(len(judgement.wanted) / PARALLEL_PULLS)
+        turn = max(0.0, now.window.gather_end - neuron.clock.block()) / max(1, turns)
 
-        async def judge(commitment: Commitment, clip: float) -> LossScore | None:
+        async def hear(commitment: Commitment) -> None:
             async with slots:
-                uid = neuron.metagraph.uid_of(commitment.hotkey)
-                if uid is None or uid >= MAX_UIDS:
-                    return None
-                delta = await self._contribution(finished, commitment, neuron.clock.block() + turn)
-                if delta is None:
-                    return WORTHLESS
-                audit.note(commitment.hotkey, delta)
-                return await neuron.compute(self.evaluator.measure, commitment, uid, delta, clip)
+                delta = await self._contribution(window, commitment, neuron.clock.block() + turn)
+                await neuron.compute(judgement.hear, commitment, delta)
 
-        losses = await asyncio.gather(*(judge(c, k) for c, k in zip(roster.commitments, clips, strict=True)))
-        if all(loss is None or loss is WORTHLESS for loss in losses):
-            losses = [None] * len(losses)  # that nobody at all delivers says more of this validator's own link
-        faulty = finished.update.faults | await neuron.compute(audit.wrong)
-        for hotkey in sorted(faulty):
+        await asyncio.gather(*(hear(c) for c in judgement.wanted))
+        observed = await neuron.compute(judgement.observations)
+        faulty = sorted(judgement.faulty())
+        for hotkey in faulty:
             log.warning("round %d: %s signed for a part that its contributions do not give", window.round, hotkey)
-        observed = [
-            (c.hotkey, self._observation(finished, c, loss, c.hotkey not in faulty))
-            for c, loss in zip(roster.commitments, losses, strict=True)
-        ]
-        self.table = observe(self.table, window.round, dict(observed), neuron.run.scoring)
+        self.table = observe(self.table, window.round, observed, neuron.run.scoring)
         await asyncio.to_thread(scores.save, self._path, self.table)
-        log.info("round %d: scored %s; held-out loss %.4f before", window.round, _told(dict(observed)), baseline)
+        log.info("round %d: scored %s; held-out loss %.4f before", window.round, _told(observed), judgement.baseline)
         neuron.telemetry.event(
             "scores",
             round=window.round,
-            held_out_loss=baseline,
-            faulty=sorted(faulty),
-            drops={hotkey: _finite(o.loss.held_out) if o.loss else None for hotkey, o in observed},
-            own_drops={hotkey: _finite(o.loss.own) if o.loss else None for hotkey, o in observed},
+            held_out_loss=judgement.baseline,
+            faulty=faulty,
+            drops={hotkey: _finite(o.loss.held_out) if o.loss else None for hotkey, o in observed.items()},
+            own_drops={hotkey: _finite(o.loss.own) if o.loss else None for hotkey, o in observed.items()},
             ratings={hotkey: list(row.rating) for hotkey, row in self.table.rows.items()},
             evidence={hotkey: row.evidence.value for hotkey, row in self.table.rows.items()},
         )
@@ -184,43 +165,22 @@ class Validator:
             weights={str(uid): weight for uid, weight in paid.items()},
         )
 
-    async def _contribution(self, finished: Finished, commitment: Commitment, deadline: float) -> torch.Tensor | None:
+    async def _case(self, finished: Finished, now: Round) -> Case:
+        neuron, window = self.neuron, finished.round.window
+        uids = {row.hotkey: row.uid for row in neuron.metagraph.rows if row.uid < MAX_UIDS}
+        beacon = await neuron.beacon(window.roster_end, now.window.commit_end)
+        after = await neuron.beacon(window.end, now.window.commit_end)
+        return Case(window.round, finished.theta, finished.update, finished.agreed, uids, beacon, after)
+
+    async def _contribution(self, window: Window, commitment: Commitment, deadline: float) -> torch.Tensor | None:
         """The committed pseudo-gradient as fp32, or None when it cannot be had or is not what was declared."""
-        exchange, window = self.neuron.exchange, finished.round.window
-        layout = exchange.scheme.layout
-
-        def decode(leaves: Sequence[bytes]) -> torch.Tensor:
-            delta = decode_part(exchange.scheme.codec, layout, leaves, 0, layout.num_leaves)
-            if abs(norm(delta) - commitment.norm) > NORM_TOLERANCE * max(commitment.norm, 1e-12):
-                raise BadRecord("declared norm differs from the contribution's")
-            return delta
-
+        exchange = self.neuron.exchange
         try:
-            return await self.neuron.compute(decode, await exchange.pull_contribution(window, commitment, deadline))
+            leaves = await exchange.pull_contribution(window, commitment, deadline)
+            return await self.neuron.compute(opened, exchange.scheme, commitment, leaves)
         except (FetchError, CodecError, BadRecord) as error:
             exchange.refusals.drop(window, commitment.hotkey, error)
             return None
-
-    def _observation(
-        self, finished: Finished, commitment: Commitment, loss: LossScore | None, honest: bool
-    ) -> Observation:
-        """Participation: share of the parts that hold it, halved unless what it had to reduce could be had as well.
-
-        A reducer that is not `honest` gets nothing, whatever its contribution is worth.
-        """
-        update, hotkey = finished.update, commitment.hotkey
-        results = update.results.values()
-        averaged = hotkey in {c.hotkey for c in update.roster.mean}
-        if not averaged:
-            participation = 1.0 if loss is not None and loss is not WORTHLESS else 0.0
-        elif not honest:
-            participation = 0.0
-        else:
-            words = [part for part, by in update.words.items() if hotkey in by]
-            reduced = bool(words) and not set(words) & set(update.missing)
-            held = sum(hotkey in r.included for r in results) / max(1, len(results))
-            participation = held * (1.0 if reduced else 0.5)
-        return Observation(loss if honest else WORTHLESS, participation, digest_ok=hotkey in finished.agreed)
 
     async def _remember(
         self, round_: Round, theta: torch.Tensor, update: Update | None, agreement: Agreement

@@ -4,7 +4,8 @@ import math
 
 from subnet.scoring.loss import LossScore
 from subnet.scoring.table import Observation
-from subnet.validator.loop import WORTHLESS, _told
+from subnet.validator.judgement import WORTHLESS
+from subnet.validator.loop import _told
 
 
 def observed(held_out):

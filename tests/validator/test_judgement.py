@@ -1,0 +1,75 @@
+"""One round judged without a network: what the observations say of honest and other contributions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from subnet.diloco.codec import CodecError, encode_tree
+from subnet.swarm.records import BadRecord
+from subnet.validator.judgement import WORTHLESS, Case, Judge, opened
+
+from .conftest import Swarm
+
+Deltas = dict[str, torch.Tensor]
+
+
+def heard(judge: Judge, case: Case, deltas: dict[str, torch.Tensor | None]):
+    judgement = judge.begin(case)
+    for commitment in judgement.wanted:
+        judgement.hear(commitment, deltas[commitment.hotkey])
+    return judgement
+
+
+@pytest.fixture
+def trained(swarm: Swarm) -> Deltas:
+    return {f"h{uid}": swarm.train(uid, swarm.run.train.inner_steps) for uid in range(3)}
+
+
+def test_honest_contributions_show_work_and_noise_does_not(swarm: Swarm, trained: Deltas):
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(swarm.layout.numel, generator=generator) * trained["h0"].std()
+    deltas = {**trained, "noise": swarm.sent(noise)}
+    seen = heard(swarm.judge(), swarm.case(deltas), deltas).observations()
+    for hotkey in trained:
+        assert seen[hotkey].loss is not None and seen[hotkey].loss.evident(2.0)
+        assert seen[hotkey].participation == 1.0 and seen[hotkey].digest_ok
+    assert seen["noise"].loss is not None
+    assert seen["noise"].loss.held_out < 0.1 * min(seen[h].loss.held_out for h in trained)
+
+
+def test_what_is_not_shown_is_worthless_unless_nobody_shows_anything(swarm: Swarm, trained: Deltas):
+    case = swarm.case(trained)
+    seen = heard(swarm.judge(), case, {**trained, "h1": None}).observations()
+    assert seen["h1"].loss is WORTHLESS and seen["h0"].loss is not WORTHLESS
+    seen = heard(swarm.judge(), case, dict.fromkeys(trained)).observations()
+    assert all(observation.loss is None for observation in seen.values())
+
+
+def test_a_hotkey_without_a_uid_is_not_asked_for_its_contribution(swarm: Swarm, trained: Deltas):
+    case = replace(swarm.case(trained), uids={"h0": 0, "h2": 2})
+    judgement = swarm.judge().begin(case)
+    assert [c.hotkey for c in judgement.wanted] == ["h0", "h2"]
+
+
+def test_a_reducer_that_signed_for_something_else_gets_nothing(swarm: Swarm, trained: Deltas):
+    case = swarm.case(trained)
+    words = case.update.words[0]
+    ((reducer, word),) = words.items()
+    words[reducer] = replace(word, root=b"?" * 32)
+    judgement = heard(swarm.judge(), case, trained)
+    assert judgement.faulty() == {reducer}
+    seen = judgement.observations()[reducer]
+    assert (seen.loss, seen.participation) == (WORTHLESS, 0.0)
+
+
+def test_a_contribution_is_opened_only_with_the_norm_that_was_declared(swarm: Swarm, trained: Deltas):
+    commitment = swarm.case(trained).update.roster.commitments[0]
+    leaves = encode_tree(swarm.scheme.codec, swarm.layout, trained["h0"])
+    assert torch.equal(opened(swarm.scheme, commitment, leaves), trained["h0"])
+    with pytest.raises(BadRecord, match="norm"):
+        opened(swarm.scheme, replace(commitment, norm=commitment.norm * 1.1), leaves)
+    with pytest.raises(CodecError):
+        opened(swarm.scheme, commitment, [b"", *leaves[1:]])
