@@ -29,8 +29,7 @@ from subnet.config import NodeConfig, RunConfig, load_run, run_id
 from subnet.diloco.aggregate import norm
 from subnet.diloco.codec import codec_of, decode_part, encode_tree
 from subnet.diloco.layout import Layout
-from subnet.diloco.merkle import hash_leaves
-from subnet.diloco.merkle import root as merkle_root
+from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.exchange.commitment import Contribution
 from subnet.exchange.roster import Member
 from subnet.exchange.round import Facts, Round
@@ -149,7 +148,7 @@ class Ours:
         codec = codec_of(self.run.codec)
         leaves = encode_tree(codec, self.layout, self.values)
         sent = decode_part(codec, self.layout, leaves, 0, self.layout.num_leaves)
-        return Contribution(leaves, merkle_root(hash_leaves(leaves)), norm(sent), 100, 1)
+        return Contribution(leaves, Tree(hash_leaves(leaves)), norm(sent), 100, 1)
 
     async def commit(self) -> None:
         """Until this peer has seen everybody's commitment."""

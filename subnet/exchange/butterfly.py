@@ -1,21 +1,22 @@
 """One part of the butterfly all-reduce: gather it from its contributors, average it, hand it on.
 
 The reducer of a part pulls that part of every averaged contribution and checks it against the committed Merkle root;
-what fails or is late is left out and named in the signed result. Pure but for the injected `pull`.
+what fails or is late is left out and named in the signed result. Pure: bytes and vectors in, bytes and vectors out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from subnet.diloco.aggregate import mean_weights, norm, reduce_part
-from subnet.diloco.codec import decode_part, encode_part
-from subnet.diloco.merkle import hash_leaves
-from subnet.diloco.merkle import root as merkle_root
+from subnet.diloco.codec import decode_part, encode_part, windows
+from subnet.diloco.layout import Layout
+from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.diloco.scheme import Scheme
 from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
 from subnet.exchange.roster import Roster
@@ -24,6 +25,11 @@ from subnet.swarm.records import BadRecord, Record
 # The output codec rounds an element away from zero to twice its size at most (half a step to a whole one), which also
 # leaves room for the tolerance on the declared norms.
 MEAN_TOLERANCE = 2.0 * (1.0 + NORM_TOLERANCE)
+WINDOW_ELEMENTS = 2**23
+"""Elements decoded at once while a part is made of many members."""
+
+Read = Callable[[int, int], torch.Tensor]
+"""fp32 of the layout's leaves `[start, stop)` of one member's contribution, within the part that is looked at."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,14 @@ class ReducedPart:
 
     part: int
     leaves: list[bytes]
-    root: bytes
+    tree: Tree
     included: list[bool]
     residual: torch.Tensor
+
+    @property
+    def root(self) -> bytes:
+        """Of the encoded leaves."""
+        return self.tree.root
 
 
 def part_body(part: int, root: bytes, roster: Roster, included: Sequence[bool]) -> dict[str, Any]:
@@ -86,19 +97,19 @@ def open_part(record: Record, roster: Roster, redundancy: int = 1) -> PartResult
     return PartResult(part, record.hotkey, root, roster.root, included)
 
 
-def open_contribution_part(
+def check_contribution_part(
     scheme: Scheme, commitment: Commitment, leaves: Sequence[bytes], start: int, stop: int
-) -> torch.Tensor:
-    """Decode leaves `[start, stop)` of a contribution to fp32 and check them against its declared norm.
+) -> None:
+    """Check that leaves `[start, stop)` of a contribution can be decoded and are no longer than was declared.
 
     Raises:
         CodecError: malformed bytes.
         BadRecord: the part alone has a larger norm than the whole was declared to have.
     """
-    values = decode_part(scheme.codec, scheme.layout, leaves, start, stop)
-    if norm(values) > commitment.norm * (1.0 + NORM_TOLERANCE):
+    read = encoded(scheme, leaves, start)
+    length = math.hypot(*(norm(read(a, b)) for a, b in _windows(scheme, start, stop, 1)))
+    if length > commitment.norm * (1.0 + NORM_TOLERANCE):
         raise BadRecord("part norm above the declared norm")
-    return values
 
 
 def open_reduced_part(
@@ -120,24 +131,60 @@ def open_reduced_part(
     return values
 
 
-def encode_reduced(
-    scheme: Scheme, roster: Roster, part: int, values: Sequence[torch.Tensor | None]
-) -> tuple[torch.Tensor, list[bytes]]:
-    """Bring the members' `values` of a part (fp32, roster order, None where missing) together: the result, encoded."""
-    start, stop = scheme.layout.parts(roster.averaged)[part]
-    mean = reduce_part(values, [c.tokens for c in roster.mean], [c.norm for c in roster.mean], scheme.rule)
-    return mean, encode_part(scheme.reduced, scheme.layout, mean, start, stop)
+def encoded(scheme: Scheme, leaves: Sequence[bytes], first: int) -> Read:
+    """A contribution's leaves from number `first` on, decoded as they are read."""
+    codec, layout = scheme.codec, scheme.layout
+    return lambda start, stop: decode_part(codec, layout, leaves[start - first : stop - first], start, stop)
 
 
-def reduce(scheme: Scheme, roster: Roster, part: int, values: Sequence[torch.Tensor | None]) -> ReducedPart:
-    """A reducer's work on one part: see `encode_reduced`, and what its encoding lost."""
-    mean, leaves = encode_reduced(scheme, roster, part, values)
-    encoded = decode_part(scheme.reduced, scheme.layout, leaves, *scheme.layout.parts(roster.averaged)[part])
-    members = [(x, c.tokens) for x, c in zip(values, roster.mean, strict=True) if x is not None]
-    residual = scheme.rule.owed(mean - encoded, [x for x, _ in members], [tokens for _, tokens in members])
-    if scheme.selective:
-        residual[encoded == 0.0] = 0.0
-    return ReducedPart(part, leaves, merkle_root(hash_leaves(leaves)), [x is not None for x in values], residual)
+def decoded(layout: Layout, values: torch.Tensor, first: int) -> Read:
+    """A contribution's elements, fp32, from leaf `first` on."""
+    offset = layout.bounds[first]
+    return lambda start, stop: values[layout.bounds[start] - offset : layout.bounds[stop] - offset]
+
+
+def reduced_windows(
+    scheme: Scheme, roster: Roster, part: int, members: Sequence[Read | None]
+) -> Iterator[tuple[list[bytes], torch.Tensor]]:
+    """Bring the averaged members together (roster order, None where missing): window by window of the part's leaves,
+    the result encoded, and what the members are owed for what the encoding lost.
+
+    Leaves are independent of each other, and so is what most rules make of an element: only a window of everybody's is
+    decoded at a time, however large the part.
+    """
+    tokens, norms = [c.tokens for c in roster.mean], [c.norm for c in roster.mean]
+    present = [i for i, read in enumerate(members) if read is not None]
+    for start, stop in _windows(scheme, *scheme.layout.parts(roster.averaged)[part], len(present)):
+        values = [None if read is None else read(start, stop) for read in members]
+        mean = reduce_part(values, tokens, norms, scheme.rule)
+        leaves = encode_part(scheme.reduced, scheme.layout, mean, start, stop)
+        sent = decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
+        there = [x for x in values if x is not None]
+        residual = scheme.rule.owed(mean - sent, there, [tokens[i] for i in present])
+        if scheme.selective:
+            residual[sent == 0.0] = 0.0
+        yield leaves, residual
+
+
+def reduce(scheme: Scheme, roster: Roster, part: int, members: Sequence[Read | None]) -> ReducedPart:
+    """A reducer's work on one part: see `reduced_windows`."""
+    leaves: list[bytes] = []
+    residuals: list[torch.Tensor] = []
+    for window, residual in reduced_windows(scheme, roster, part, members):
+        leaves += window
+        residuals.append(residual)
+    return ReducedPart(part, leaves, Tree(hash_leaves(leaves)), [m is not None for m in members], torch.cat(residuals))
+
+
+def _windows(scheme: Scheme, start: int, stop: int, members: int) -> Iterator[tuple[int, int]]:
+    """The leaves `[start, stop)` in runs of which `members` decoded ones fit into WINDOW_ELEMENTS."""
+    if not scheme.rule.by_element:
+        yield start, stop
+        return
+    bounds = scheme.layout.bounds[start : stop + 1]
+    for window in windows(bounds, WINDOW_ELEMENTS // max(1, members)):
+        yield start, start + len(window) - 1
+        start += len(window) - 1
 
 
 def carry_factor(roster: Roster, included: Sequence[bool], own: str) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from subnet.config import RunConfig
+from subnet.diloco.merkle import Tree
 from subnet.model.presets import parameter_count
 from subnet.swarm.records import BadRecord, Record
 
@@ -26,15 +27,20 @@ _LONGEST_STEP = 4.0
 class Contribution:
     """One round's encoded pseudo-gradient as held by its owner.
 
-    `leaves` are the codec's bytes in canonical order, `root` their Merkle root, `norm` the L2 norm of the decoded
-    vector, `tokens` and `steps` what was trained to obtain it.
+    `leaves` are the codec's bytes in canonical order, `tree` their hashes, `norm` the L2 norm of the decoded vector,
+    `tokens` and `steps` what was trained to obtain it.
     """
 
     leaves: Sequence[bytes]
-    root: bytes
+    tree: Tree
     norm: float
     tokens: int
     steps: int
+
+    @property
+    def root(self) -> bytes:
+        """The tree's, not yet bound to an owner."""
+        return self.tree.root
 
 
 @dataclass(frozen=True)

@@ -10,26 +10,21 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-import torch
-
-from subnet.diloco.merkle import hash_leaves
-from subnet.diloco.merkle import root as merkle_root
 from subnet.diloco.scheme import Scheme
-from subnet.exchange.butterfly import PartResult, encode_reduced
+from subnet.exchange.butterfly import PartResult, Read, reduce
 from subnet.exchange.roster import Roster
 
 
-def made_of(scheme: Scheme, roster: Roster, word: PartResult, values: Mapping[str, torch.Tensor | None]) -> bool | None:
+def made_of(scheme: Scheme, roster: Roster, word: PartResult, members: Mapping[str, Read | None]) -> bool | None:
     """Whether the part a reducer signed for is what the contributions it names give.
 
-    `values`: by hotkey, that part of each contribution as fp32, checked against its commitment. None when one that is
-    needed is not there: nothing can be said.
+    `members`: by hotkey, that part of each contribution, checked against its commitment. None when one that is needed
+    is not there: nothing can be said.
     """
-    parts = [values.get(c.hotkey) if c.hotkey in word.included else None for c in roster.mean]
-    if sum(x is not None for x in parts) < len(word.included):
+    named = [members.get(c.hotkey) if c.hotkey in word.included else None for c in roster.mean]
+    if sum(read is not None for read in named) < len(word.included):
         return None
-    _, leaves = encode_reduced(scheme, roster, word.part, parts)
-    return merkle_root(hash_leaves(leaves)) == word.root
+    return reduce(scheme, roster, word.part, named).root == word.root
 
 
 def ranked(words: Sequence[PartResult], verdicts: Mapping[str, bool | None]) -> list[PartResult]:

@@ -20,9 +20,10 @@ from subnet.diloco.merkle import owned
 from subnet.diloco.scheme import Scheme
 from subnet.exchange.butterfly import (
     PartResult,
+    Read,
     ReducedPart,
-    open_contribution_part,
-    open_part,
+    check_contribution_part,
+    encoded,
     open_reduced_part,
     part_body,
     reduce,
@@ -32,8 +33,9 @@ from subnet.exchange.leadership import Leadership
 from subnet.exchange.referee import made_of, ranked
 from subnet.exchange.refusals import Refusals
 from subnet.exchange.roster import Roster
-from subnet.exchange.round import POLL_SECONDS, Round, Update
+from subnet.exchange.round import Round, Update
 from subnet.exchange.window import Window
+from subnet.exchange.words import Words
 from subnet.swarm.blobs import FetchError
 from subnet.swarm.network import Swarm
 from subnet.swarm.records import BadRecord
@@ -83,6 +85,7 @@ class Exchange:
             self._mine = (owned(contribution.root, self.own), contribution.leaves)
             self.swarm.store.add(
                 *self._mine,
+                tree=contribution.tree,
                 not_before_block=window.commit_end,
                 keep_until_round=window.round + 1,
                 owner=self.own,
@@ -100,22 +103,21 @@ class Exchange:
         """Pull every reduced part from its reducers or from whoever has it already, until the gather deadline."""
         window, layout = round_.window, self.scheme.layout
         runs = layout.parts(roster.averaged)
-        update = Update(roster, torch.zeros(layout.numel), reduced=list(reduced))
-        watch = asyncio.create_task(self._watch_words(window, update))
+        words = Words(self.swarm, self.clock, self.refusals, window, roster, self.redundancy)
+        update = Update(roster, torch.empty(layout.numel), words=words.heard, reduced=list(reduced))
+        listening = asyncio.create_task(words.listen(len(runs)))
         try:
-            pulls = [self._gather_part(window, update, part, *run) for part, run in enumerate(runs)]
-            parts = await asyncio.gather(*pulls)
+            pulls = [self._gather_part(window, update, words, part, *run) for part, run in enumerate(runs)]
+            there = await asyncio.gather(*pulls)
         finally:
-            await end([watch])
-        for part, values in enumerate(parts):
+            await end([listening])
+        for part, run in enumerate(runs):
             for hotkey in roster.reducers(part, self.redundancy):
                 if hotkey in update.words.get(part, {}):
                     update.results.setdefault(part, update.words[part][hotkey])
-            if values is None:
+            if not there[part]:
                 update.missing.append(part)
-            else:
-                first, last = layout.span(*runs[part])
-                update.delta[first:last] = values
+                update.delta[slice(*layout.span(*run))] = 0.0
         return update
 
     async def pull_contribution(self, window: Window, commitment: Commitment, deadline_block: float) -> Sequence[bytes]:
@@ -126,11 +128,11 @@ class Exchange:
         self, window: Window, roster: Roster, part: int, start: int, stop: int
     ) -> ReducedPart | None:
         pulls = [self._pull_part(window, c, start, stop, window.scatter_end) for c in roster.mean]
-        values = await asyncio.gather(*pulls)
-        if all(x is None for x in values):
+        members = await asyncio.gather(*pulls)
+        if all(read is None for read in members):
             return None  # not even its own: it has started again since it committed
-        reduced = await asyncio.to_thread(reduce, self.scheme, roster, part, values)
-        self.swarm.store.add(reduced.root, reduced.leaves, keep_until_round=window.round + 1)
+        reduced = await asyncio.to_thread(reduce, self.scheme, roster, part, members)
+        self.swarm.store.add(reduced.root, reduced.leaves, tree=reduced.tree, keep_until_round=window.round + 1)
         body = part_body(part, reduced.root, roster, reduced.included)
         await self.swarm.publish("part", window.round, body, subkey=str(part))
         return reduced
@@ -152,37 +154,20 @@ class Exchange:
 
     async def _pull_part(
         self, window: Window, commitment: Commitment, start: int, stop: int, deadline: float
-    ) -> torch.Tensor | None:
-        """One contributor's leaves `[start, stop)` as fp32, or None when late or refused."""
+    ) -> Read | None:
+        """One contributor's leaves `[start, stop)`, checked, or None when late or refused."""
         try:
             leaves = await self._pull_leaves(commitment, start, stop, deadline)
-            return open_contribution_part(self.scheme, commitment, leaves, start, stop)
+            await asyncio.to_thread(check_contribution_part, self.scheme, commitment, leaves, start, stop)
         except (BadRecord, FetchError, CodecError) as error:
             self.refusals.drop(window, commitment.hotkey, error)
             return None
-
-    async def _watch_words(self, window: Window, update: Update) -> None:
-        """Fill `update.words` with the reducers' signed words on each part as they appear."""
-        roster, refused = update.roster, set[bytes]()
-        parts = range(len(self.scheme.layout.parts(roster.averaged)))
-        wanted = sum(len(roster.reducers(part, self.redundancy)) for part in parts)
-        while sum(map(len, update.words.values())) < wanted:
-            for record in await self.swarm.records("part", window.round):
-                if record.signature in refused:
-                    continue
-                try:
-                    result = open_part(record, roster, self.redundancy)
-                except BadRecord as error:
-                    refused.add(record.signature)
-                    self.refusals.drop(window, record.hotkey, error)
-                    continue
-                update.words.setdefault(result.part, {}).setdefault(result.reducer, result)
-            await asyncio.sleep(POLL_SECONDS)
+        return encoded(self.scheme, leaves, start)
 
     async def _gather_part(
-        self, window: Window, update: Update, part: int, start: int, stop: int
-    ) -> torch.Tensor | None:
-        """The reduced part `[start, stop)` as fp32, tried again until the gather deadline; None when it never came."""
+        self, window: Window, update: Update, words: Words, part: int, start: int, stop: int
+    ) -> bool:
+        """Fill the reduced part `[start, stop)` in, tried again until the gather deadline; False: it never came."""
         reducers = update.roster.reducers(part, self.redundancy)
         # Reducers that agree are followed at once; half-way, whoever has spoken by then.
         half_way = (window.scatter_end + window.gather_end) / 2
@@ -190,38 +175,44 @@ class Exchange:
         heard: list[PartResult] = []
         ranking: Sequence[PartResult] = ()
         while self.clock.block() < window.gather_end:
-            words = update.words.get(part, {})
-            all_spoke = len(words) == len(reducers)
+            heard_here = words.heard.get(part, {})
+            all_spoke = len(heard_here) == len(reducers)
             if all_spoke or self.clock.block() >= half_way:
-                candidates = [words[h] for h in reducers if h in words and words[h].root not in useless]
+                spoken = [heard_here[h] for h in reducers if h in heard_here]
+                candidates = [word for word in spoken if word.root not in useless]
                 if candidates != heard:
                     heard, ranking = candidates, await self._ranked(window, update, candidates, start, stop)
                 for result in ranking:
                     update.results[part] = result
                     try:
-                        return await self._follow(window, update.roster, result, start, stop)
+                        await self._follow(window, update, result, start, stop)
+                        return True
                     except FetchError as error:
                         self.refusals.drop(window, result.reducer, error)
                     except (CodecError, BadRecord) as error:
                         # What its reducer signed for cannot be used, and asking again would bring the same bytes.
                         self.refusals.drop(window, result.reducer, error)
                         useless.add(result.root)
-                if all_spoke and all(word.root in useless for word in words.values()):
-                    return None
-            await asyncio.sleep(POLL_SECONDS)
-        return None
+                if all_spoke and not candidates:
+                    return False
+            await words.news()
+        return False
 
-    async def _follow(self, window: Window, roster: Roster, result: PartResult, start: int, stop: int) -> torch.Tensor:
-        """The part that a reducer signed for, as fp32; from now on it is on offer here as well.
+    async def _follow(self, window: Window, update: Update, result: PartResult, start: int, stop: int) -> None:
+        """Fill the part that a reducer signed for in; from now on it is on offer here as well.
 
         Raises FetchError, CodecError or BadRecord.
         """
         leaves = self.swarm.store.get(result.root)
         if leaves is None:
             leaves = await self._pull_reduced(window, result, start, stop)
-        values = open_reduced_part(self.scheme, roster, result, leaves, start, stop)
+
+        def fill() -> None:
+            values = open_reduced_part(self.scheme, update.roster, result, leaves, start, stop)
+            update.delta[slice(*self.scheme.layout.span(start, stop))] = values
+
+        await asyncio.to_thread(fill)
         self.swarm.store.add(result.root, leaves, keep_until_round=window.round + 1)
-        return values
 
     async def _ranked(
         self, window: Window, update: Update, candidates: Sequence[PartResult], start: int, stop: int
@@ -232,9 +223,9 @@ class Exchange:
         wanted = frozenset[str]().union(*(c.included for c in candidates))
         members = [c for c in update.roster.mean if c.hotkey in wanted]
         pulls = [self._pull_part(window, c, start, stop, window.gather_end) for c in members]
-        values = dict(zip((c.hotkey for c in members), await asyncio.gather(*pulls), strict=True))
+        parts = dict(zip((c.hotkey for c in members), await asyncio.gather(*pulls), strict=True))
         verdicts = await asyncio.to_thread(
-            lambda: {c.reducer: made_of(self.scheme, update.roster, c, values) for c in candidates}
+            lambda: {c.reducer: made_of(self.scheme, update.roster, c, parts) for c in candidates}
         )
         for candidate in candidates:
             if verdicts[candidate.reducer] is False and candidate.reducer not in update.faults:

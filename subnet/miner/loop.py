@@ -17,8 +17,7 @@ from subnet.diloco.aggregate import norm
 from subnet.diloco.codec import decode_part, encode_tree
 from subnet.diloco.feedback import ErrorFeedback
 from subnet.diloco.inner import InnerResult
-from subnet.diloco.merkle import hash_leaves
-from subnet.diloco.merkle import root as merkle_root
+from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.diloco.state import OuterState
 from subnet.exchange.butterfly import carry_factor
 from subnet.exchange.commitment import Contribution, norm_limit
@@ -95,8 +94,7 @@ class Miner:
         total = self.feedback.add(neuron.state.theta - self.trainer.theta())
         leaves = encode_tree(codec, layout, _shortened(total, _MARGIN * norm_limit(neuron.run)))
         self._sent = decode_part(codec, layout, leaves, 0, layout.num_leaves)
-        root = merkle_root(hash_leaves(leaves))
-        return Contribution(leaves, root, norm(self._sent), result.tokens, result.steps)
+        return Contribution(leaves, Tree(hash_leaves(leaves)), norm(self._sent), result.tokens, result.steps)
 
     def _as_it_is(self, update: Update | None, before: OuterState, agreement: Agreement) -> Update | None:
         """The round as it is in the state that this miner goes on from; None when nothing of it is known to be.

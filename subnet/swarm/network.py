@@ -23,7 +23,7 @@ from subnet.chain.keys import verify as verify_sr25519
 from subnet.config import NodeConfig, RunConfig, run_id, to_bytes
 from subnet.errors import UserError
 from subnet.swarm import blobs, hello, multiaddr
-from subnet.swarm.blobs import BlobClient
+from subnet.swarm.blobs import BlobClient, FetchError
 from subnet.swarm.bulletin import Bulletin
 from subnet.swarm.control import DhtControl
 from subnet.swarm.gate import RecordGate
@@ -195,7 +195,12 @@ class Swarm:
             FetchError: the peer does not answer, or published none within `timeout` seconds.
             BadRecord: what it handed over is not that record.
         """
-        value = await self._client.ask_word(hotkey, kind, round_index, subkey, timeout)
+        if hotkey != self.hotkey:
+            value = await self._client.ask_word(hotkey, kind, round_index, subkey, timeout)
+        elif (own := await self._bulletin.own(kind, round_index, subkey, timeout)) is not None:
+            value = own
+        else:
+            raise FetchError(f"this peer itself published none within {timeout:.1f} s")
         return self._bulletin.admit(value, hotkey, kind, round_index, subkey)
 
     async def fetch_leaves(

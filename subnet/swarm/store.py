@@ -36,6 +36,7 @@ class Entry:
     not_before_block: float
     keep_until_round: int | None
     owner: str = ""
+    known_tree: Tree | None = field(default=None, repr=False)
     _tree: asyncio.Future[Tree] | None = field(default=None, repr=False)
 
     def leaf(self, index: int) -> bytes:
@@ -50,7 +51,9 @@ class Entry:
 
     async def _hash(self) -> Tree:
         leaves = self.leaves
-        if isinstance(leaves, Sequence) and sum(map(len, leaves)) <= _IN_LINE_BYTES:
+        if self.known_tree is not None:
+            tree = self.known_tree
+        elif isinstance(leaves, Sequence) and sum(map(len, leaves)) <= _IN_LINE_BYTES:
             tree = Tree(hash_leaves(leaves))
         else:
             tree = await asyncio.to_thread(_tree_of, leaves)
@@ -71,12 +74,14 @@ class BlobStore:
         root: bytes,
         leaves: Sequence[bytes] | LeafProvider,
         *,
+        tree: Tree | None = None,
         not_before_block: float = 0.0,
         keep_until_round: int | None = None,
         owner: str = "",
     ) -> None:
         """Offer the tree with this root, bound to `owner` if given: leaf byte strings, or a provider of them.
 
+        `tree`: of these leaves, where it is at hand; otherwise it is made when first asked for.
         Nothing is shown before `not_before_block`. It is offered through round `keep_until_round` (None: until
         dropped). A tree already on offer stays as it is, but for a later `keep_until_round`.
         """
@@ -87,7 +92,7 @@ class BlobStore:
             else:
                 known.keep_until_round = max(known.keep_until_round, keep_until_round)
             return
-        self._entries[root] = Entry(root, leaves, not_before_block, keep_until_round, owner)
+        self._entries[root] = Entry(root, leaves, not_before_block, keep_until_round, owner, tree)
         if len(self._entries) > self.max_trees:
             del self._entries[min(self._entries, key=self._last_round)]
 

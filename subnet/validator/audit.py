@@ -8,6 +8,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from subnet.diloco.scheme import Scheme
+from subnet.exchange.butterfly import Read, decoded
 from subnet.exchange.referee import drawn, made_of
 from subnet.exchange.round import Update
 
@@ -35,5 +36,9 @@ class Audit:
             word.reducer
             for part, values in self._values.items()
             for word in self.update.words.get(part, {}).values()
-            if made_of(self.scheme, self.update.roster, word, values) is False
+            if made_of(self.scheme, self.update.roster, word, self._members_of(part, values)) is False
         }
+
+    def _members_of(self, part: int, values: dict[str, Tensor]) -> dict[str, Read]:
+        start, _ = self._runs[part]
+        return {hotkey: decoded(self.scheme.layout, x, start) for hotkey, x in values.items()}

@@ -20,8 +20,7 @@ from subnet.config import ModelConfig, NodeConfig, load_run, run_id
 from subnet.diloco.aggregate import norm, reduce_part
 from subnet.diloco.codec import codec_of, decode_part, encode_part, encode_tree
 from subnet.diloco.layout import Layout
-from subnet.diloco.merkle import hash_leaves
-from subnet.diloco.merkle import root as merkle_root
+from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.exchange.butterfly import ReducedPart
 from subnet.exchange.commitment import Contribution
 from subnet.exchange.roster import Member, Roster
@@ -257,7 +256,7 @@ def random_values(seed: int) -> torch.Tensor:
 def contribution(values: torch.Tensor, tokens: int = 100) -> Contribution:
     """An honest contribution of these pseudo-gradient values."""
     leaves = encode_tree(CODEC, LAYOUT, values)
-    return Contribution(leaves, merkle_root(hash_leaves(leaves)), norm(decoded(leaves)), tokens, 2)
+    return Contribution(leaves, Tree(hash_leaves(leaves)), norm(decoded(leaves)), tokens, 2)
 
 
 def decoded(leaves: Sequence[bytes]) -> torch.Tensor:

@@ -1,13 +1,23 @@
 import pytest
 import torch
 
-from subnet.diloco.aggregate import Mean
-from subnet.diloco.codec import CodecError, Int8, Sparse, decode_part, encode_tree
+from subnet.diloco.aggregate import CenteredClip, Mean, Trimmed
+from subnet.diloco.codec import CodecError, Int4, Int8, Sparse, decode_part, encode_tree
 from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import hash_leaves, root
 from subnet.diloco.outer import outer_step
 from subnet.diloco.scheme import Scheme
-from subnet.exchange.butterfly import PartResult, carry_factor, open_contribution_part, open_part, part_body, reduce
+from subnet.exchange import butterfly
+from subnet.exchange.butterfly import (
+    PartResult,
+    carry_factor,
+    check_contribution_part,
+    decoded,
+    encoded,
+    open_part,
+    part_body,
+    reduce,
+)
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.roster import Roster
 from subnet.exchange.round import Update
@@ -38,12 +48,11 @@ def test_parts_put_together_are_the_mean_of_everybody(peers):
     trees, roster = contributions(peers)
     whole = torch.zeros(LAYOUT.numel)
     for part, (start, stop) in enumerate(LAYOUT.parts(peers)):
-        values = [
-            open_contribution_part(SCHEME, c, t[start:stop], start, stop)
-            for c, t in zip(roster.commitments, trees, strict=True)
-        ]
-        made = reduce(SCHEME, roster, part, values)
-        again = reduce(SCHEME, roster, part, values)
+        for c, t in zip(roster.commitments, trees, strict=True):
+            check_contribution_part(SCHEME, c, t[start:stop], start, stop)
+        members = [encoded(SCHEME, t[start:stop], start) for t in trees]
+        made = reduce(SCHEME, roster, part, members)
+        again = reduce(SCHEME, roster, part, members)
         assert made.leaves == again.leaves and made.root == again.root
         first, last = LAYOUT.span(start, stop)
         whole[first:last] = decode_part(CODEC, LAYOUT, made.leaves, start, stop) + made.residual
@@ -56,29 +65,46 @@ def test_parts_put_together_are_the_mean_of_everybody(peers):
     torch.testing.assert_close(whole, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("rule", [Mean(), Mean("senders"), Trimmed(0.25), CenteredClip(1.0, 2)])
+@pytest.mark.parametrize("codec", [CODEC, Int4(32), Sparse(4, 64)])
+def test_a_part_comes_out_the_same_however_little_of_it_is_decoded_at_a_time(monkeypatch, rule, codec):
+    trees, roster = contributions(4)
+    scheme = Scheme(LAYOUT, CODEC, codec, rule)
+    start, stop = LAYOUT.parts(4)[1]
+    whole = reduce(scheme, roster, 1, [encoded(scheme, t[start:stop], start) for t in trees])
+    values = [decode_part(CODEC, LAYOUT, t[start:stop], start, stop) for t in trees]
+    monkeypatch.setattr(butterfly, "WINDOW_ELEMENTS", 1)
+    asked = []
+
+    def watched(values):
+        read = decoded(LAYOUT, values, start)
+        return lambda a, b: (asked.append((a, b)), read(a, b))[1]
+
+    bit_by_bit = reduce(scheme, roster, 1, [watched(x) for x in values])
+    assert bit_by_bit.leaves == whole.leaves and torch.equal(bit_by_bit.residual, whole.residual)
+    assert set(asked) == ({(leaf, leaf + 1) for leaf in range(start, stop)} if rule.by_element else {(start, stop)})
+
+
 def test_what_a_selective_codec_left_out_is_not_the_reducers_to_keep():
     trees, roster = contributions(4)
     start, stop = LAYOUT.parts(4)[0]
-    values = [decode_part(CODEC, LAYOUT, t[start:stop], start, stop) for t in trees]
+    members = [encoded(SCHEME, t[start:stop], start) for t in trees]
     sparse = Sparse(4, 64)
-    made = reduce(Scheme(LAYOUT, CODEC, sparse, Mean()), roster, 0, values)
-    encoded = decode_part(sparse, LAYOUT, made.leaves, start, stop)
-    exact = reduce(SCHEME, roster, 0, values)
+    made = reduce(Scheme(LAYOUT, CODEC, sparse, Mean()), roster, 0, members)
+    sent = decode_part(sparse, LAYOUT, made.leaves, start, stop)
+    exact = reduce(SCHEME, roster, 0, members)
     mean = decode_part(CODEC, LAYOUT, exact.leaves, start, stop) + exact.residual
-    assert 0 < encoded.count_nonzero() < encoded.numel()
-    assert not made.residual[encoded == 0.0].any()
-    torch.testing.assert_close((made.residual + encoded)[encoded != 0.0], mean[encoded != 0.0])
+    assert 0 < sent.count_nonzero() < sent.numel()
+    assert not made.residual[sent == 0.0].any()
+    torch.testing.assert_close((made.residual + sent)[sent != 0.0], mean[sent != 0.0])
 
 
 def test_an_absent_contributor_costs_only_its_share():
     trees, roster = contributions(4)
     start, stop = LAYOUT.parts(4)[1]
-    values = [
-        open_contribution_part(SCHEME, c, t[start:stop], start, stop)
-        for c, t in zip(roster.commitments, trees, strict=True)
-    ]
-    values[2] = None
-    made = reduce(SCHEME, roster, 1, values)
+    members = [encoded(SCHEME, t[start:stop], start) for t in trees]
+    members[2] = None
+    made = reduce(SCHEME, roster, 1, members)
     assert made.included == [True, True, False, True]
     body = part_body(1, made.root, roster, made.included)
     assert open_part(record(roster, 1, body), roster).included == {"h0", "h1", "h3"}
@@ -90,13 +116,13 @@ def test_a_part_with_more_norm_than_declared_is_refused():
     trees, roster = contributions(2)
     liar = Commitment("h0", roster.commitments[0].root, roster.commitments[0].norm / 10, 100, 1, b"s" * 32)
     with pytest.raises(BadRecord, match="norm"):
-        open_contribution_part(SCHEME, liar, trees[0], 0, LAYOUT.num_leaves)
+        check_contribution_part(SCHEME, liar, trees[0], 0, LAYOUT.num_leaves)
 
 
 def test_malformed_leaves_are_refused():
     trees, roster = contributions(2)
     with pytest.raises(CodecError):
-        open_contribution_part(SCHEME, roster.commitments[0], [b"", *trees[0][1:]], 0, LAYOUT.num_leaves)
+        check_contribution_part(SCHEME, roster.commitments[0], [b"", *trees[0][1:]], 0, LAYOUT.num_leaves)
 
 
 def test_part_records_are_checked_against_the_roster():

@@ -13,7 +13,8 @@ from subnet.diloco.codec import encode_part
 from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
 from subnet.diloco.scheme import Scheme
-from subnet.exchange.butterfly import PartResult, part_body, reduce
+from subnet.exchange import butterfly
+from subnet.exchange.butterfly import PartResult, Read, part_body, reduce
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.referee import drawn, made_of, ranked
 from subnet.exchange.roster import Roster
@@ -37,14 +38,14 @@ def a_round() -> tuple[Roster, Values]:
 
 
 def word_on(roster: Roster, part: int, values: Values, included: list[str], reducer: str) -> PartResult:
-    first, last = LAYOUT.span(*LAYOUT.parts(4)[part])
-    made = reduce(SCHEME, roster, part, [values[h][first:last] if h in included else None for h in NAMES])
+    members = part_members(values, part)
+    made = reduce(SCHEME, roster, part, [members[h] if h in included else None for h in NAMES])
     return PartResult(part, reducer, made.root, roster.root, frozenset(included))
 
 
-def part_values(values: Values, part: int) -> dict[str, torch.Tensor | None]:
+def part_members(values: Values, part: int) -> dict[str, Read | None]:
     first, last = LAYOUT.span(*LAYOUT.parts(4)[part])
-    return {h: x[first:last] for h, x in values.items()}
+    return {h: butterfly.decoded(LAYOUT, x[first:last], LAYOUT.parts(4)[part][0]) for h, x in values.items()}
 
 
 # Making it again --------------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def test_what_was_made_of_the_contributions_comes_out_the_same():
     roster, values = a_round()
     for included in (NAMES, ["h0", "h2"]):
         word = word_on(roster, 1, values, included, "h1")
-        assert made_of(SCHEME, roster, word, part_values(values, 1)) is True
+        assert made_of(SCHEME, roster, word, part_members(values, 1)) is True
 
 
 def test_one_element_that_is_wrong_and_one_member_that_is_not_in_it_are_found():
@@ -64,16 +65,16 @@ def test_one_element_that_is_wrong_and_one_member_that_is_not_in_it_are_found():
     bent = {**values, "h3": values["h3"].clone()}
     bent["h3"][first + 5] += 0.01
     liar = word_on(roster, 1, bent, NAMES, "h1")
-    assert made_of(SCHEME, roster, liar, part_values(values, 1)) is False
+    assert made_of(SCHEME, roster, liar, part_members(values, 1)) is False
     boaster = replace(word_on(roster, 1, values, NAMES[:3], "h1"), included=frozenset(NAMES))
-    assert made_of(SCHEME, roster, boaster, part_values(values, 1)) is False
-    assert made_of(SCHEME, roster, honest, part_values(values, 1)) is True
+    assert made_of(SCHEME, roster, boaster, part_members(values, 1)) is False
+    assert made_of(SCHEME, roster, honest, part_members(values, 1)) is True
 
 
 def test_without_every_contribution_nothing_is_said():
     roster, values = a_round()
     word = word_on(roster, 1, values, NAMES, "h1")
-    assert made_of(SCHEME, roster, word, {**part_values(values, 1), "h2": None}) is None
+    assert made_of(SCHEME, roster, word, {**part_members(values, 1), "h2": None}) is None
 
 
 def test_proven_words_come_first_and_lies_not_at_all():

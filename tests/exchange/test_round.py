@@ -14,7 +14,7 @@ import torch
 from subnet.diloco.aggregate import mean_weights
 from subnet.diloco.codec import encode_tree
 from subnet.diloco.feedback import ErrorFeedback
-from subnet.diloco.merkle import hash_leaves, owned
+from subnet.diloco.merkle import Tree, hash_leaves, owned
 from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.butterfly import part_body
 from subnet.exchange.commitment import Commitment, Contribution
@@ -386,7 +386,7 @@ def test_lying_contributors_are_dropped_and_counted(village: Village) -> None:
         good = contribution(random_values(4))
         play.contributions[forger.hotkey] = replace(good, leaves=ForgedLeaves(list(good.leaves)))  # type: ignore[arg-type]
         poison = [b"\x00\x00\xc0\x7f" + leaf[4:] for leaf in encode_tree(CODEC, LAYOUT, random_values(5))]  # NaN
-        play.contributions[poisoner.hotkey] = Contribution(poison, merkle_root(hash_leaves(poison)), 1.0, 100, 2)
+        play.contributions[poisoner.hotkey] = Contribution(poison, Tree(hash_leaves(poison)), 1.0, 100, 2)
         loud = contribution(random_values(6) * 100)
         play.contributions[boaster.hotkey] = replace(loud, norm=loud.norm / 100)
         await play.commit()

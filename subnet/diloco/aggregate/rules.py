@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,13 @@ from subnet.diloco.aggregate.weights import clip_factors, fp32, mean_weights, me
 
 
 class Rule(ABC):
-    """How the vectors of those present become one. Equal rules give equal bits for equal members in equal order."""
+    """How the vectors of those present become one. Equal rules give equal bits for equal members in equal order.
+
+    `by_element`: what it makes of an element follows from the members' values there alone, and not from the rest of the
+    part.
+    """
+
+    by_element: ClassVar[bool] = True
 
     @abstractmethod
     def reduce(self, members: Sequence[Tensor], tokens: Sequence[int], norms: Sequence[float]) -> Tensor:
@@ -127,6 +133,8 @@ class CenteredClip(Rule):
 
     A zero is a value like any other. Of sparse vectors the median is near zero, and the rule becomes a norm clip there.
     """
+
+    by_element: ClassVar[bool] = False
 
     radius: float
     iterations: int

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from subnet.config import CodecConfig
-from subnet.diloco.codec.base import Codec, CodecError, byte_view, check_finite
+from subnet.diloco.codec.base import Codec, CodecError, byte_view, check_finite, windows
 from subnet.diloco.codec.int4 import Int4
 from subnet.diloco.codec.int8 import Int8
 from subnet.diloco.codec.plain import Fp16, Fp32
@@ -33,6 +33,7 @@ __all__ = [
     "encode_part",
     "encode_tree",
     "reduced_codec_of",
+    "windows",
 ]
 
 
