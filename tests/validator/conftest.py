@@ -22,7 +22,7 @@ from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
 from subnet.diloco.outer import outer_step
 from subnet.diloco.scheme import Scheme
-from subnet.exchange.butterfly import PartResult, ReducedPart, reduce
+from subnet.exchange.butterfly import PartResult, ReducedPart, decoded, reduce
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.roster import Roster
 from subnet.exchange.round import Update
@@ -109,7 +109,8 @@ def update_of(scheme: Scheme, roster: Roster, values: Sequence[torch.Tensor]) ->
     delta = torch.empty(scheme.layout.numel)
     for part, (start, stop) in enumerate(scheme.layout.parts(roster.averaged)):
         first, last = scheme.layout.span(start, stop)
-        made.append(reduce(scheme, roster, part, [value[first:last] for value in values]))
+        members = [decoded(scheme.layout, value[first:last], start) for value in values]
+        made.append(reduce(scheme, roster, part, members))
         delta[first:last] = decode_part(scheme.reduced, scheme.layout, made[-1].leaves, start, stop)
     everybody = frozenset(c.hotkey for c in roster.mean)
     words = {p.part: PartResult(p.part, roster.mean[p.part].hotkey, p.root, roster.root, everybody) for p in made}
