@@ -6,7 +6,7 @@ import asyncio
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -132,6 +132,11 @@ def test_a_copied_commitment_brings_the_copier_nothing(village: Village) -> None
 # Being paid for nothing ---------------------------------------------------------------------------------------------
 
 
+class Row(NamedTuple):
+    hotkey: str
+    uid: int
+
+
 def next_round(play: Play) -> Round:
     """The round in which that of `play` is scored, at its first block."""
     following = Round(Window.of_round(RUN.rounds, play.window.round + 1), play.round.facts)
@@ -160,7 +165,7 @@ def validator_of(peer: Peer, play: Play, home: Path) -> Validator:
         layout=LAYOUT,
         exchange=peer.exchange,
         clock=play.clock,
-        metagraph=types.SimpleNamespace(uid_of=lambda hotkey: 0),
+        metagraph=types.SimpleNamespace(rows=[Row(hotkey, uid) for uid, hotkey in enumerate(sorted(play.contributions))]),
         telemetry=types.SimpleNamespace(event=lambda *_, **__: None),
         beacon=beacon,
         compute=compute,
@@ -219,8 +224,11 @@ def test_announcing_a_part_that_nobody_can_have_is_not_reducing(village: Village
         update = (await play.gather(play.others(rider), roster, reduced[1:], missing=[part]))[0]
         assert update.missing == [part] and part in update.results
         validator = validator_of(watcher, play, tmp_path)
-        finished = Finished(play.round, torch.zeros(0), update, frozenset())
-        seen = {c.hotkey: validator._observation(finished, c, None, True).participation for c in roster.commitments}
-        assert seen == {p.hotkey: 0.5 if p is rider else 1.0 for p in play.peers}
+        theta = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
+        case = await validator._case(Finished(play.round, theta, update, frozenset()), next_round(play))
+        seen = validator.judge.begin(case).observations()
+        assert {h: o.participation for h, o in seen.items()} == {
+            p.hotkey: 0.5 if p is rider else 1.0 for p in play.peers
+        }
 
     village.run(act())
