@@ -165,7 +165,7 @@ def validator_of(peer: Peer, play: Play, home: Path) -> Validator:
         layout=LAYOUT,
         exchange=peer.exchange,
         clock=play.clock,
-        metagraph=types.SimpleNamespace(rows=[Row(hotkey, uid) for uid, hotkey in enumerate(sorted(play.contributions))]),
+        metagraph=types.SimpleNamespace(rows=[Row(h, uid) for uid, h in enumerate(sorted(play.contributions))]),
         telemetry=types.SimpleNamespace(event=lambda *_, **__: None),
         beacon=beacon,
         compute=compute,
