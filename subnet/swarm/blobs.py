@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from subnet.diloco.merkle import HASH_BYTES, leaf_hash, root, verify_range
@@ -20,12 +21,17 @@ from subnet.swarm.lines import Dial, Lines
 from subnet.swarm.records import LEASE_BYTES, MAX_RECORD_BYTES
 from subnet.swarm.traffic import Traffic
 from subnet.swarm.wire import CHUNK, Refused, WireError, read, receive, send
+from subnet.waiting import end
 
 PROTOCOL = "sn38/blobs/2"
 MAX_RANGE = 1024
 """Most leaves one request may ask for."""
 MAX_RANGE_BYTES = 8 * 1024 * 1024
 """Most bytes one request may ask for, unless it is for a single leaf."""
+LANE_BYTES = 1024 * 1024
+"""Bytes that are worth a stream of their own."""
+MAX_LANES = 4
+"""Streams that one fetch uses at once."""
 SMALL_LEAF = 2048
 """Below this many bytes a leaf, on average, a range is sent without its hashes."""
 MAX_LEAVES = 2**26
@@ -85,8 +91,27 @@ class BlobClient:
         """
         if not 0 <= start <= stop <= n_leaves:
             raise ValueError(f"no leaves [{start}, {stop}) in a tree of {n_leaves}")
-        done: list[bytes] = []
         proves = partial(verify_range, root, n_leaves, owner=owner)
+        lanes = [
+            asyncio.create_task(self._fetch_range(sources, root, proves, *lane, sizes, timeout))
+            for lane in _lanes(start, stop, sizes)
+        ]
+        try:
+            return [leaf for leaves in await asyncio.gather(*lanes) for leaf in leaves]
+        finally:
+            await end(lanes)
+
+    async def _fetch_range(
+        self,
+        sources: Sequence[str],
+        root: bytes,
+        proves: Proves,
+        start: int,
+        stop: int,
+        sizes: Callable[[int], int],
+        timeout: float,
+    ) -> list[bytes]:
+        done: list[bytes] = []
 
         async def attempt(source: str, limit: float, alone: bool) -> None:
             pace = _Pace(0 if alone else sum(map(sizes, range(start + len(done), stop))), limit)
@@ -98,8 +123,7 @@ class BlobClient:
                         await send(writer, ["leaves", root, *ahead, self.binding()], _within(limit))
                     await self._read_range(reader, source, proves, first, last, sizes, done, limit, pace)
 
-        if start < stop:
-            await self._from_any(sources, attempt, timeout)
+        await self._from_any(sources, attempt, timeout)
         return done
 
     async def fetch_hashes(self, sources: Sequence[str], root: bytes, n_leaves: int, timeout: float) -> list[bytes]:
@@ -226,6 +250,17 @@ class _Pace:
         elapsed = asyncio.get_running_loop().time() - self._began
         if elapsed > STALL_SECONDS and self._received < self._rate * elapsed:
             raise WireError(f"is too slow ({self._received / elapsed / 1000:.1f} kB/s)")
+
+
+def _lanes(start: int, stop: int, sizes: Callable[[int], int]) -> list[tuple[int, int]]:
+    """`[start, stop)` in runs of about equal size to be fetched side by side; one alone where that is little.
+
+    libp2p's window for a single stream keeps a link with delay from being filled.
+    """
+    sums = list(accumulate(map(sizes, range(start, stop)), initial=0))
+    lanes = max(1, min(MAX_LANES, sums[-1] // LANE_BYTES))
+    cuts = [start + bisect_left(sums, lane * sums[-1] // lanes) for lane in range(lanes)]
+    return [(a, b) for a, b in pairwise([*cuts, stop]) if a < b]
 
 
 def _ranges(start: int, stop: int, sizes: Callable[[int], int]) -> list[tuple[int, int]]:
