@@ -120,7 +120,7 @@ async def contest(contender: str, size: int, peers: int, rounds: int, link: Link
             say(f"{contender}, {size / 1e6:g} M, {peers} peers: {took}")
         cast[0].tell("error", rounds)
         error = (await cast[0].hear())["error"]
-        memory = await watched(cast, names, rounds + 1)
+        peak, added = await watched(cast, names, rounds + 1)
     counted = played[1:]
 
     def median(steps: Sequence[Sequence[Step]], of: str) -> float:
@@ -138,7 +138,7 @@ async def contest(contender: str, size: int, peers: int, rounds: int, link: Link
         "steps": {n: round(statistics.median(e[i].seconds for e in counted), 3) for i, n in enumerate(names)},
         "cpu_seconds": round(median(counted, "cpu"), 3),
         "mb_up": round(statistics.median(up) / 1e6, 3), "mb_down": round(statistics.median(down) / 1e6, 3),
-        "error": float(f"{error:.3g}"), "peak_mb": round(memory / 1e6),
+        "error": float(f"{error:.3g}"), "peak_mb": round(peak / 1e6), "added_mb": round(added / 1e6),
     }  # fmt: skip
     if link is not None:
         row["link_share"] = {
@@ -215,25 +215,32 @@ async def step(cast: Sequence[Peer], name: str) -> Step:
     return Step(name, seconds, (sum(map(core_seconds, pids)) - cpu) / len(cast), moved)
 
 
-async def watched(cast: Sequence[Peer], names: Sequence[str], number: int) -> float:
-    """The most memory that a peer had in one more round: shared pages by their share, all its processes."""
-    peaks = [0.0] * len(cast)
+async def watched(cast: Sequence[Peer], names: Sequence[str], number: int) -> tuple[float, float]:
+    """The most memory that a peer had in one more round, and how much of that came with its steps from MATCHING on.
+
+    Bytes, medians over peers: shared pages by their share, all of a peer's processes.
+    """
     pids = [peer.pids for peer in cast]
+
+    def now() -> list[float]:
+        return [sum(map(proportional_bytes, own)) for own in pids]
 
     async def watch() -> None:
         while True:
-            for i, own in enumerate(pids):
-                peaks[i] = max(peaks[i], sum(map(proportional_bytes, own)))
+            peaks[:] = map(max, peaks, now())
             await asyncio.sleep(_LOOK_SECONDS)
 
     await together(cast, "prepare", number)
+    peaks = before = now()
     watcher = asyncio.create_task(watch())
     try:
         for name in names:
+            if name in MATCHING:
+                before = now()
             await together(cast, name)
     finally:
         watcher.cancel()
-    return statistics.median(peaks)
+    return statistics.median(peaks), statistics.median(map(float.__sub__, peaks, before))
 
 
 def core_seconds(pid: int) -> float:
