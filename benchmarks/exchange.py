@@ -35,7 +35,9 @@ from netns import become_root
 
 from subnet.errors import UserError
 
-CONTENDERS = ("ours:int8", "ours:int4", "ours:sparse", "hivemind:uniform8", "hivemind:float16", "gloo:fp32")
+CONTENDERS = (
+    "ours:int8", "ours:int8-4096", "ours:int4", "ours:sparse", "hivemind:uniform8", "hivemind:float16", "gloo:fp32",
+)  # fmt: skip
 BLOCKWISE = "hivemind:blockwise8"
 MIN_TIMES_FASTER = 3.0
 """Than hivemind with 8 bits, matchmaking left out on both sides."""
@@ -267,11 +269,11 @@ def share(step: Step, link: Link) -> float:
 def against_hivemind(rows: Sequence[Figures]) -> Figures:
     """Ours in int8 against each of hivemind's codecs of 8 bits, in the same cell."""
     budgets: Figures = {}
-    for ours in (row for row in rows if row["contender"] == "ours:int8"):
+    for ours in (row for row in rows if row["contender"].startswith("ours:int8")):
         for row in rows:
             same = (row["parameters"], row["peers"]) == (ours["parameters"], ours["peers"])
             if row["contender"] in ("hivemind:uniform8", BLOCKWISE) and same:
-                cell = f"{row['contender']}_{ours['parameters'] / 1e6:g}M_{ours['peers']}"
+                cell = f"{ours['contender']}_{row['contender']}_{ours['parameters'] / 1e6:g}M_{ours['peers']}"
                 faster = row["seconds"] / ours["seconds"]
                 budgets[f"times_faster_{cell}"] = budget(faster, MIN_TIMES_FASTER, at_least=True)
                 budgets[f"core_seconds_{cell}"] = budget(ours["cpu_seconds"], row["cpu_seconds"])

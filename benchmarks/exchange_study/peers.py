@@ -95,9 +95,10 @@ class Rows:
 
 
 def run_with(codec: str) -> RunConfig:
-    """The demo's run with this codec; its model is not that of the vectors, of which only the layout is cut."""
+    """The demo's run with this codec, like int8 or int8-4096 with that block; the layout is cut of the vectors."""
     run = load_run("demo")
-    return replace(run, name="bench", codec=replace(run.codec, name=codec))
+    name, _, block = codec.partition("-")
+    return replace(run, name="bench", codec=replace(run.codec, name=name, block=int(block or run.codec.block)))
 
 
 class Ours:
