@@ -55,6 +55,8 @@ class Cell:
     inner: Literal["adamw", "muon"] = "adamw"
     h: int = 1
     """Inner steps per round."""
+    ahead: int = 0
+    """Of these, done from the miner's own parameters before the outer ones are there (`rounds.delay` = 1)."""
     outer_lr: float = 1.0
     momentum: float = 0.0
     """Outer Nesterov momentum; 0 is none."""

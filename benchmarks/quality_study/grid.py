@@ -16,7 +16,7 @@ def cells() -> list[Cell]:
     """All cells, in the order they are run; none twice."""
     tuned = [*_ddp(), *_outer(), *_rules(), *_codecs(), *_few_rounds()]
     compared = [replace(cell, seed=seed) for seed in SEEDS for cell in _compared()]
-    return list(dict.fromkeys([*tuned, *compared, *_many_rounds(), *_inner()]))
+    return list(dict.fromkeys([*tuned, *compared, *_many_rounds(), *_inner(), *_delayed()]))
 
 
 def _compared() -> list[Cell]:
@@ -91,6 +91,18 @@ def _many_rounds() -> list[Cell]:
         replace(many, momentum=0.9),
         replace(many, momentum=0.7),
         replace(_SPARSE, steps=1200),
+    ]
+
+
+def _delayed() -> list[Cell]:
+    """Overlap of exchange and training: a third of a round's steps ahead of the outer parameters, or all of them."""
+    plain = _coded(_PLAIN, "int4")
+    few = _coded(replace(_PLAIN, h=15, steps=150, outer_lr=0.5, momentum=0.5), "int4")
+    many = replace(plain, h=15, steps=1200, momentum=0.7)
+    return [
+        *(replace(plain, seed=seed, ahead=ahead) for seed in SEEDS for ahead in (10, 30)),
+        *(replace(few, seed=seed, ahead=ahead) for seed in SEEDS for ahead in (0, 5, 15)),
+        *(replace(many, ahead=ahead) for ahead in (5, 15)),
     ]
 
 

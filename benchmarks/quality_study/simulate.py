@@ -96,19 +96,31 @@ def _joint(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Jud
 
 
 def _diloco(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Judge) -> tuple[float, float]:
-    """Rounds of H inner steps of every miner, its averaging, and the outer step."""
+    """Rounds of H inner steps of every miner, its averaging, and the outer step.
+
+    With `cell.ahead`, as in `subnet.miner.training`: so many of the next round's steps go from where the miner's own
+    parameters are, and what they changed is put on top of the new outer parameters.
+    """
     codec, reduced = codec_of(codec_config(cell.codec)), codec_of(codec_config(cell.reduced))
     trainers = [_trainer(cell, layout, LOCAL_BATCH) for _ in range(WORKERS)]
     feedbacks = [ErrorFeedback(layout.numel, cell.decay) for _ in range(WORKERS)]
     momentum = torch.zeros_like(theta)
-    scatter = gather = 0.0
+    changed = [torch.zeros_like(theta) for _ in range(WORKERS)]
+    scatter, gather, tokens = 0.0, 0.0, cell.h * LOCAL_BATCH * shards.seq_len
+
+    def train(uid: int, step: int, count: int) -> None:
+        trainers[uid].train(_batches(cell, shards, uid, step, count), count, step, _never)
+
     for step in range(0, cell.steps, cell.h):
-        contributions = []
+        contributions, done = [], cell.ahead if step else 0
         for uid, (trainer, feedback) in enumerate(zip(trainers, feedbacks, strict=True)):
-            trainer.load(theta)
-            result = trainer.train(_batches(cell, shards, uid, step, cell.h), cell.h, step, _never)
-            delta = theta - trainer.theta()
-            contributions.append(contribute(codec, layout, feedback, delta, result.tokens))
+            trainer.load(theta + changed[uid])
+            train(uid, step + done, cell.h - done)
+            own = trainer.theta()
+            contributions.append(contribute(codec, layout, feedback, theta - own, tokens))
+            if step + cell.h < cell.steps:
+                train(uid, step + cell.h, cell.ahead)
+                changed[uid] = trainer.theta() - own
         averaged = average(layout, contributions, reduced, cell.over, cell.kept_by)
         for feedback, owed in zip(feedbacks, averaged.owed, strict=True):
             feedback.add_range(0, layout.numel, owed)

@@ -81,7 +81,8 @@ def _settings(cell: Cell) -> tuple[str, ...]:
         return inner, "-", "-", "one miner alone", "-", "-"
     codec = cell.codec if cell.codec == cell.reduced else f"{cell.codec}, reduced {cell.reduced}"
     rules = "-" if codec == "fp32" else f"{cell.over}; {cell.kept_by}; {cell.decay:g}"
-    return inner, str(cell.h), str(cell.steps // cell.h), f"{cell.outer_lr:g}, {cell.momentum:g}", codec, rules
+    steps = f"{cell.h}, {cell.ahead} ahead" if cell.ahead else str(cell.h)
+    return inner, steps, str(cell.steps // cell.h), f"{cell.outer_lr:g}, {cell.momentum:g}", codec, rules
 
 
 def _figures(results: Results, cells: Sequence[Cell], reference: Cell) -> tuple[str, ...]:
