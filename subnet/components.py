@@ -248,17 +248,15 @@ class ScoringConfig(Strict):
     """Held-out samples per round, the same for every miner and validator."""
     eval_lr: Annotated[float, Range(0, 10, open_low=True)] = 0.5
     """Fraction of a contribution that is applied to measure its loss drop."""
-    own_z: Annotated[float, Range(0, 100)] = 2.0
-    """Standard errors by which the own-data drop may fall short of the held-out drop."""
-    rating_z: Annotated[float, Range(0, 100)] = 1.0
-    """A rating counts as mu - rating_z * sigma."""
+    evident_z: Annotated[float, Range(0, 100)] = 1.0
+    """Standard errors above 0 from which on a held-out loss drop shows work."""
     openskill_beta: Positive = 25 / 6
     """OpenSkill: rating distance that gives about 76 % chance to win."""
     openskill_tau: Annotated[float, Range(0, 100)] = 25 / 300
     """OpenSkill: uncertainty added per match."""
     evidence_decay: Annotated[float, Range(0, 1, open_high=True)] = 0.8
     """Decay per evaluation of the averages of evidence, participation and digests."""
-    min_evidence: Annotated[float, Range(0, 1)] = 0.2
+    min_evidence: Annotated[float, Range(0, 1)] = 0.1
     """Averaged evidence of work, as a share of the round's best, below which a miner earns nothing."""
     audit_rate: Fraction = 0.1
     """Share of the reduced parts that a validator makes again from the contributions, drawn by a later block's hash."""

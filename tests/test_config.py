@@ -73,8 +73,7 @@ min_incentive_earners = 3
 samples_own = 8
 samples_held_out = 16
 eval_lr = 0.5
-own_z = 2.0
-rating_z = 3.0
+evident_z = 2.0
 openskill_beta = 4.0
 openskill_tau = 0.125
 evidence_decay = 0.8
@@ -88,8 +87,8 @@ iterations = 4
 redundancy = 2
 """
 
-GOLDEN_LENGTH = 1453
-GOLDEN_RUN_ID = "2eee16658fee7070eb1c065754fd3dac365436e139d368a7601fcb4ba3829bd7"
+GOLDEN_LENGTH = 1431
+GOLDEN_RUN_ID = "b04db30dc4c96a9b98c02b43a5308b0983eed536bc80f9ad46d3810be38f35fa"
 
 
 def golden() -> RunConfig:

@@ -15,7 +15,7 @@ from subnet.chain.clock import BlockClock
 from subnet.chain.keys import verify
 from subnet.config import RunConfig
 from subnet.exchange.butterfly import open_part
-from subnet.exchange.commitment import open_commitment
+from subnet.exchange.commitment import Commitment, open_commitment
 from subnet.exchange.refusals import Refusals
 from subnet.exchange.roster import (
     Roster,
@@ -107,24 +107,30 @@ class Leadership:
             return update
         return None
 
-    async def _lead(self, window: Window, facts: Facts, state: bytes) -> Roster | None:
-        """Collect and verify this round's commitments and publish the list; None when there is nothing to list."""
-        commitments: dict[str, Record] = {}
+    async def commitments(self, window: Window, facts: Facts, state: bytes) -> dict[str, tuple[Record, Commitment]]:
+        """By hotkey, the members' commitments to what was trained from `state` that are known here by now."""
+        found: dict[str, tuple[Record, Commitment]] = {}
         for record in await self.swarm.records("commit", window.round):
             if record.hotkey not in facts.members:
                 continue
             try:
-                if open_commitment(record, self.run).state == state:
-                    commitments[record.hotkey] = record
+                commitment = open_commitment(record, self.run)
+                if commitment.state == state:
+                    found[record.hotkey] = record, commitment
                 else:
                     self.refusals.drop(window, record.hotkey, BadRecord("commitment from another state"))
             except BadRecord as error:
                 self.refusals.drop(window, record.hotkey, error)
+        return found
+
+    async def _lead(self, window: Window, facts: Facts, state: bytes) -> Roster | None:
+        """Collect and verify this round's commitments and publish the list; None when there is nothing to list."""
+        commitments = await self.commitments(window, facts, state)
         hotkeys = sorted(commitments)[: self.run.rounds.max_members]
         order, averaged = averaging_order(facts.beacon, hotkeys, facts.members, self.run.rounds)
         if not averaged:
             return None
-        blob = pack_roster(state, averaged, [commitments[hotkey].pack() for hotkey in order])
+        blob = pack_roster(state, averaged, [commitments[hotkey][0].pack() for hotkey in order])
         roster = await asyncio.to_thread(self._parse_roster, window, facts, self.own, blob)
         self.swarm.store.add(roster.root, [blob], keep_until_round=window.round + 1)
         await self.swarm.publish("roster", window.round, {"root": roster.root, "size": len(blob)})

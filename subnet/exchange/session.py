@@ -77,6 +77,11 @@ class Exchange:
         )
         return await self.swarm.publish("commit", window.round, commitment.body())
 
+    async def committed(self, round_: Round, state: bytes) -> list[Commitment]:
+        """What members have committed to by now, trained from the state with digest `state`, whoever lists it."""
+        found = await self.leadership.commitments(round_.window, await round_.facts, state)
+        return [commitment for _, commitment in found.values()]
+
     async def agree_on_roster(self, round_: Round, contribution: Contribution | None, state: bytes) -> Roster | None:
         """The roster that this peer follows (see `Leadership.agree`); from then on its `contribution` is on offer."""
         window = round_.window

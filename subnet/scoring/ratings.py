@@ -12,6 +12,8 @@ from openskill.models import PlackettLuce
 
 PRIOR_MU = 25.0
 PRIOR_SIGMA = PRIOR_MU / 3
+NOTHING = ""
+"""Plays in every match in place of a hotkey: zeros, whose loss drop is 0. Who cannot beat it earns nothing."""
 
 
 class Rating(NamedTuple):
@@ -28,6 +30,12 @@ def ranks_of(improvements: Mapping[str, float]) -> dict[str, int]:
     for place, value in enumerate(ordered, start=1):
         first.setdefault(value, place)
     return {hotkey: first[value] for hotkey, value in improvements.items()}
+
+
+def beats(rating: Rating, other: Rating, beta: float) -> float:
+    """Probability that a performance of `rating` is better than one of `other`, both performances spread by `beta`."""
+    spread = math.sqrt(2 * beta**2 + rating.sigma**2 + other.sigma**2)
+    return 0.5 * (1 + math.erf((rating.mu - other.mu) / spread / math.sqrt(2)))
 
 
 def update(

@@ -1,18 +1,17 @@
 """The score table: what a validator has learnt of every hotkey, one row each.
 
 Not a measurement (see `loss`) and not the pay (see `weights`): it folds a round's observations into ratings and
-moving averages, as a pure function, and is kept as JSON between runs.
+moving averages, as a pure function. `document` keeps it as JSON between runs.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from subnet.scoring import ratings
+from subnet.scoring import ratings, trained
 from subnet.scoring.loss import LossScore
-from subnet.scoring.ratings import Rating
+from subnet.scoring.ratings import NOTHING, Rating
 
 if TYPE_CHECKING:
     from subnet.config import ScoringConfig
@@ -21,8 +20,9 @@ MAX_ROWS = 4096
 """Most hotkeys a table holds: sixteen generations of a full subnet of 256."""
 FORGET_ROUNDS = 512
 """Rounds without a sign of life after which a row is dropped; its evidence has long decayed by then."""
-MAX_JSON_BYTES = 4 * 1024 * 1024
-_VERSION = 1
+WORK_EXPONENT = 1.25
+"""Work from loss drops: half of the inner steps give 0.57 of the drop in the mean (measured: docs/scoring.md), and
+0.57^1.25 = 0.5. Pay is then at most proportional to work, and splitting one machine over hotkeys gains nothing."""
 
 
 class Average(NamedTuple):
@@ -46,51 +46,71 @@ class Average(NamedTuple):
 class Observation:
     """What one round showed of one hotkey. `loss` is None when its contribution was not evaluated this round.
 
-    `participation`: 0..1, the share of its part in the exchange that it did. `digest_ok`: its state digest is right.
+    `participation`: 0..1, the share of its part in the exchange that it did; None when nothing can be said of that.
+    `digest_ok`: its state digest is right. `tokens`: trained, as it declared. `twins`: the others of this round whose
+    contribution is nearly the same. `stale`: it is made of the last round's contributions.
     """
 
     loss: LossScore | None
-    participation: float
+    participation: float | None
     digest_ok: bool
+    tokens: int = 1
+    twins: frozenset[str] = frozenset()
+    stale: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.participation <= 1:
+        if self.participation is not None and not 0 <= self.participation <= 1:
             raise ValueError(f"participation must be between 0 and 1, got {self.participation}")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One hotkey: its rating, three averages in 0..1, and the last round it was seen in.
+    """One hotkey: its rating, three averages in 0..1, the odds that it trains, and the last round it was seen in.
 
-    `evidence` averages how much of the round's best drop each evaluated contribution gave (`evidence_of`).
+    `evidence` averages the work that each evaluated contribution shows (`evidence_of`). `trained`: log odds that it
+    trains on its own data (`trained.update`).
     """
 
     rating: Rating = field(default_factory=Rating)
     evidence: Average = field(default_factory=Average)
     participation: Average = field(default_factory=Average)
     digest: Average = field(default_factory=Average)
+    trained: float = 0.0
     last_round: int = -1
 
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """hotkey -> Row, and the last round that was folded in (-1 before the first)."""
+    """hotkey -> Row, the last round that was folded in (-1 before the first), and the rating of doing `nothing`."""
 
     rows: Mapping[str, Row] = field(default_factory=dict)
     round: int = -1
+    nothing: Rating = field(default_factory=Rating)
 
 
-def evidence_of(losses: Mapping[str, LossScore], own_z: float) -> dict[str, float]:
-    """hotkey -> evidence of work in one round, 0..1: held_out / (the round's best evident held_out), 0 if not evident.
+def evidence_of(seen: Mapping[str, Observation], odds: Mapping[str, float], evident_z: float) -> dict[str, float]:
+    """hotkey -> work shown in one round, 0..1, of all whose loss was measured:
 
-    A ratio within a round has no scale that could drift. Against the best and not the median, so that a crowd of
-    near-nothings cannot make itself the norm: a k-th of the work gives about a k-th of the evidence. Random
-    directions of an honest norm, which by luck pass `LossScore.evident` in one round of eight on a 1 M parameter
-    model, stay below 0.04 here, and below that as models grow (their effect falls with the root of the size).
+        min( (held_out / best)^WORK_EXPONENT, tokens / typical tokens, 1 ) * share      0 if not evident, or stale
+
+    Against the round's best evident drop and not the median, so that a crowd of near-nothings cannot make itself the
+    norm; of those not known to train on other data than theirs (`odds` at least 0), if there are such. Typical is the
+    median of the same. The tokens bound who declares a few steps, trains those, and adds somebody's contribution:
+    own data is sampled from what was declared. A ratio within a round has no scale that could drift.
+
+    `share` is 1 without twins. A group of near-copies is paid as one, divided by how probable it is of each that it
+    trained on its own data: on the same bytes at most one did.
     """
-    evident = {hotkey: loss.held_out for hotkey, loss in losses.items() if loss.evident(own_z)}
-    best = max(evident.values(), default=0.0)
-    return {hotkey: evident[hotkey] / best if hotkey in evident else 0.0 for hotkey in losses}
+    losses = {hotkey: o.loss for hotkey, o in seen.items() if o.loss is not None}
+    evident = {h: loss.held_out for h, loss in losses.items() if loss.evident(evident_z) and not seen[h].stale}
+    trusted = [hotkey for hotkey in evident if odds.get(hotkey, 0.0) >= 0] or list(evident)
+    best = max((evident[hotkey] for hotkey in trusted), default=0.0)
+    typical = sorted(seen[hotkey].tokens for hotkey in trusted)[len(trusted) // 2] if trusted else 1
+    work = dict.fromkeys(losses, 0.0)
+    for hotkey, drop in evident.items():
+        done = min((drop / best) ** WORK_EXPONENT, seen[hotkey].tokens / typical, 1.0)
+        work[hotkey] = done * _share(hotkey, seen[hotkey].twins & evident.keys(), odds)
+    return work
 
 
 def observe(
@@ -98,28 +118,50 @@ def observe(
 ) -> ScoreTable:
     """`table` after one round. Independent of the order of `observations`; `table` itself is not changed.
 
-    Evaluated hotkeys play one match on their held-out drops and add to their evidence. Hotkeys present but not
-    evaluated (a validator may sample) keep rating and evidence. A hotkey of the table that is absent adds a 0 to
-    all three averages: its pay fades with its participation and stops once evidence is below `cfg.min_evidence`.
-    Rounds the validator itself missed change nothing. Raises ValueError when the round is not after the last one
-    (a repeated round would count twice) and when the table would pass MAX_ROWS.
+    Evaluated hotkeys play one match on their held-out drops, with `NOTHING` among them, add to their evidence and to
+    the odds that they train on their own data. Hotkeys present but not evaluated (a validator may sample) keep all
+    that. A hotkey of the table that is absent adds a 0 to the three averages: its pay fades with each of them and
+    stops once evidence is below `cfg.min_evidence`. Rounds the validator itself missed change nothing. Raises
+    ValueError when the round is not after the last one (a repeated round would count twice) and when the table would
+    pass MAX_ROWS.
     """
     if round_index <= table.round:
         raise ValueError(f"round {round_index} is not after round {table.round}, the last one in the table")
-    losses = {hotkey: seen.loss for hotkey, seen in observations.items() if seen.loss is not None}
-    evidence = evidence_of(losses, cfg.own_z)
-    improvements = {hotkey: loss.held_out for hotkey, loss in losses.items()}
-    before = {hotkey: row.rating for hotkey, row in table.rows.items()}
-    rated = ratings.update(before, improvements, cfg.openskill_beta, cfg.openskill_tau)
+    losses = {hotkey: seen.loss for hotkey, seen in sorted(observations.items()) if seen.loss is not None}
+    odds = {hotkey: row.trained for hotkey, row in table.rows.items()}
+    odds_after = trained.update(odds, losses)
+    evidence = evidence_of(observations, odds, cfg.evident_z)
+    rated = _match(table, observations, losses, cfg)
     rows = {}
     for hotkey in sorted(table.rows.keys() | observations.keys()):
         row = table.rows.get(hotkey, Row())
         row = _fold(row, observations.get(hotkey), evidence.get(hotkey), round_index, cfg.evidence_decay)
         if round_index - row.last_round <= FORGET_ROUNDS:
-            rows[hotkey] = replace(row, rating=rated.get(hotkey, row.rating))
+            rating, known = rated.get(hotkey, row.rating), odds_after.get(hotkey, row.trained)
+            rows[hotkey] = replace(row, rating=rating, trained=known)
     if len(rows) > MAX_ROWS:
         raise ValueError(f"{len(rows)} hotkeys in the score table, at most {MAX_ROWS} are kept")
-    return ScoreTable(rows, round_index)
+    return ScoreTable(rows, round_index, rated[NOTHING])
+
+
+def _match(
+    table: ScoreTable, observations: Mapping[str, Observation], losses: Mapping[str, LossScore], cfg: "ScoringConfig"
+) -> dict[str, Rating]:
+    """Ratings after the round's match; what is stale counts as nothing."""
+    before = {hotkey: row.rating for hotkey, row in table.rows.items()} | {NOTHING: table.nothing}
+    if not losses:
+        return before
+    drops = {hotkey: 0.0 if observations[hotkey].stale else loss.held_out for hotkey, loss in losses.items()}
+    return ratings.update(before, drops | {NOTHING: 0.0}, cfg.openskill_beta, cfg.openskill_tau)
+
+
+def _share(hotkey: str, twins: frozenset[str], odds: Mapping[str, float]) -> float:
+    """What of a group's one pay goes to one of them."""
+    if not twins:
+        return 1.0
+    known = {h: trained.probability(odds.get(h, 0.0)) for h in {hotkey, *twins}}
+    total = math.fsum(known.values())
+    return known[hotkey] / total if total > 0 else 1.0 / len(known)
 
 
 def _fold(row: Row, seen: Observation | None, evidence: float | None, round_index: int, decay: float) -> Row:
@@ -129,90 +171,8 @@ def _fold(row: Row, seen: Observation | None, evidence: float | None, round_inde
     return replace(
         row,
         evidence=row.evidence if evidence is None else row.evidence.add(evidence, decay),
-        participation=row.participation.add(seen.participation, decay),
+        participation=row.participation if seen.participation is None
+        else row.participation.add(seen.participation, decay),
         digest=row.digest.add(float(seen.digest_ok), decay),
         last_round=round_index,
     )
-
-
-def to_json(table: ScoreTable) -> str:
-    """Canonical JSON: equal tables give equal text, and floats round-trip exactly."""
-    rows = {
-        hotkey: {
-            "rating": list(row.rating),
-            "evidence": list(row.evidence),
-            "participation": list(row.participation),
-            "digest": list(row.digest),
-            "last_round": row.last_round,
-        }
-        for hotkey, row in table.rows.items()
-    }
-    document = {"version": _VERSION, "round": table.round, "rows": rows}
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def from_json(text: str) -> ScoreTable:
-    """The table that `to_json` wrote. Raises ValueError, naming the place, on anything else: too long, not JSON,
-    unknown, missing or repeated keys, wrong types, values that are not finite or out of range, too many rows."""
-    if len(text) > MAX_JSON_BYTES:
-        raise ValueError(f"the score table has {len(text)} characters, at most {MAX_JSON_BYTES} are read")
-    try:
-        document = json.loads(text, object_pairs_hook=_unique)
-    except RecursionError as error:
-        raise ValueError("the score table is nested too deeply") from error
-    _keys(document, {"version", "round", "rows"}, "the score table")
-    if document["version"] != _VERSION:
-        raise ValueError(f"the score table has version {document['version']!r}, this program reads {_VERSION}")
-    last = _whole(document["round"], "round")
-    if not isinstance(document["rows"], dict) or len(document["rows"]) > MAX_ROWS:
-        raise ValueError(f"rows must be a table of at most {MAX_ROWS} hotkeys")
-    rows = {hotkey: _row(entry, hotkey, last) for hotkey, entry in document["rows"].items()}
-    return ScoreTable(rows, last)
-
-
-def _row(entry: Any, hotkey: str, last: int) -> Row:
-    _keys(entry, {"rating", "evidence", "participation", "digest", "last_round"}, hotkey)
-    mu, sigma = _pair(entry["rating"], f"{hotkey}.rating")
-    if sigma <= 0:
-        raise ValueError(f"{hotkey}.rating must have a sigma above 0, got {sigma}")
-    evidence, participation, digest = (
-        _average(entry[name], f"{hotkey}.{name}") for name in ("evidence", "participation", "digest")
-    )
-    seen = _whole(entry["last_round"], f"{hotkey}.last_round")
-    if seen > last:
-        raise ValueError(f"{hotkey}.last_round is {seen}, after the table's round {last}")
-    return Row(Rating(mu, sigma), evidence, participation, digest, seen)
-
-
-def _average(value: Any, where: str) -> Average:
-    total, weight = _pair(value, where)
-    if not 0 <= total <= weight + 1e-9 or weight > 1 + 1e-9:
-        raise ValueError(f"{where} must satisfy 0 <= total <= weight <= 1, got {total}, {weight}")
-    return Average(total, weight)
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        raise ValueError("the score table repeats a key")
-    return table
-
-
-def _keys(value: Any, expected: set[str], where: str) -> None:
-    if not isinstance(value, dict) or value.keys() != expected:
-        raise ValueError(f"{where} must be a table of exactly {', '.join(sorted(expected))}")
-
-
-def _whole(value: Any, where: str) -> int:
-    if type(value) is not int or not -1 <= value < 2**63:
-        raise ValueError(f"{where} must be a whole number from -1, got {value!r:.60}")
-    return value
-
-
-def _pair(value: Any, where: str) -> tuple[float, float]:
-    if not isinstance(value, list) or len(value) != 2 or not all(type(number) in (int, float) for number in value):
-        raise ValueError(f"{where} must be a list of two numbers")
-    first, second = (float(number) if abs(number) < 2**63 else math.inf for number in value)
-    if not (math.isfinite(first) and math.isfinite(second)):
-        raise ValueError(f"{where} must hold two finite numbers, got {value!r:.60}")
-    return first, second

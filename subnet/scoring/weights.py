@@ -1,36 +1,35 @@
 """Weights: the score table as the chain wants it, uid -> share of the pay.
 
 Not the setting of weights (rate limits, quantisation and commit-reveal are the SDK's, see `subnet.chain`), only
-the pure function before it. Gauntlet (arXiv:2505.21684) pays for ratings likewise, times how well a peer follows.
-
-What splitting one machine over k hotkeys gains: a k-th of the work each is paid for a k-th of the evidence, and ranks
-last, so that in the end it earns nothing (tests/scoring). k full-strength *copies* would earn k shares: finding
-near-copies is the validator's to do before it observes, not this table's.
+the pure function before it. Pay follows work; ratings and odds only say whose work counts. Gauntlet (arXiv:2505.21684)
+pays for the ratings themselves, so that an honest machine that is always the slowest fades to nothing.
 """
 
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from subnet.scoring.ratings import Rating, beats
 from subnet.scoring.table import Row, ScoreTable
+from subnet.scoring.trained import probability
 
 if TYPE_CHECKING:
     from subnet.config import ScoringConfig
 
 
-def score(row: Row, cfg: "ScoringConfig") -> float:
-    """One hotkey's score, at least 0, in rating points:
+def score(row: Row, nothing: Rating, cfg: "ScoringConfig") -> float:
+    """One hotkey's score, 0..1:
 
-    evidence * max(0, mu - rating_z * sigma) * participation * digest,   0 while evidence < min_evidence
+        evidence * trained * gate * participation * digest        0 while evidence < min_evidence
 
-    Evidence is the averaged share of the best loss drop, and the gate against free-riders: contributions of zeros
-    or noise, whose rating alone would start well above 0. `rating_z` discounts what is uncertain: 1 pays newcomers
-    at two thirds of the prior, 3 (openskill's ordinal) would pay them nothing for some thirty rounds.
+    `evidence` is the average work shown, and proportional to it. `trained` is the probability that it trains on its
+    own data. `gate` = min(1, 4 P - 2), with P the probability that its rating beats `nothing`: 0 for zeros and for
+    noise, 1 from P = 3/4 on, wherever among the honest it ranks.
     """
     if row.evidence.value < cfg.min_evidence:
         return 0.0
-    skill = max(0.0, row.rating.mu - cfg.rating_z * row.rating.sigma)
-    return row.evidence.value * skill * row.participation.value * row.digest.value
+    gate = min(1.0, max(0.0, 4 * beats(row.rating, nothing, cfg.openskill_beta) - 2))
+    return row.evidence.value * probability(row.trained) * gate * row.participation.value * row.digest.value
 
 
 def weights(
@@ -45,7 +44,8 @@ def weights(
     """
     if len(set(hotkey_to_uid.values())) != len(hotkey_to_uid):
         raise ValueError("two hotkeys share a uid: the metagraph is inconsistent")
-    scores = {uid: score(table.rows[hotkey], cfg) for hotkey, uid in hotkey_to_uid.items() if hotkey in table.rows}
+    rows = {uid: table.rows[hotkey] for hotkey, uid in hotkey_to_uid.items() if hotkey in table.rows}
+    scores = {uid: score(row, table.nothing, cfg) for uid, row in rows.items()}
     total = math.fsum(scores.values())
     burn = cfg.burn if owner_uid is not None else 0.0
     if total <= 0:

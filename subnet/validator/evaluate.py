@@ -1,12 +1,13 @@
 """Loss measurements of one round's contributions from the state they were trained from.
 
 Which samples judge whom follows from a block hash after the commit deadline, so nobody could choose them, and every
-honest validator measures the same. Holds the model and one copy of its parameters; decides nothing.
+honest validator measures the same. Holds the model and no other copy of its parameters; decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -19,11 +20,27 @@ from subnet.diloco.inner import evaluate
 from subnet.diloco.layout import Layout
 from subnet.exchange.commitment import Commitment
 from subnet.model.build import build_model
-from subnet.scoring.loss import LossScore, apply_fraction, paired
+from subnet.scoring.loss import apply_fraction
+
+Losses = NDArray[np.float64]
+
+
+@dataclass
+class Baseline:
+    """What is measured once a round: losses before any contribution, and what the round's common update does to them.
+
+    `held_out`: float64 [samples_held_out], nats a token; `own`: float64 [samples_own] by hotkey. `common_held_out` and
+    `common_own` are the drops, on the same samples, of a step along the update that was averaged of all; None without.
+    """
+
+    held_out: Losses
+    own: dict[str, Losses]
+    common_held_out: Losses | None = None
+    common_own: dict[str, Losses] = field(default_factory=dict)
 
 
 class Evaluator:
-    """Evaluates flat fp32 parameter vectors on token samples; `held_out_loss` is the round's one baseline."""
+    """Evaluates steps from `theta` on token samples. The parameters are loaded once per state that is looked at."""
 
     def __init__(self, run: RunConfig, shards: Shards, layout: Layout, device: str, max_uids: int) -> None:
         self.run = run
@@ -32,41 +49,74 @@ class Evaluator:
         self.max_uids = max_uids
         self.model = build_model(run.model, device)
 
-    def begin(self, theta: torch.Tensor, beacon: bytes, round_index: int) -> float:
-        """Fix the round's samples and measure the baseline on held-out data; returns its mean loss in nats a token."""
-        self.theta, self.beacon, self.round = theta, beacon, round_index
-        ids = held_out_ids(beacon, self.shards.num_held_out, self.run.scoring.samples_held_out)
-        self.held_out = self.shards.held_out(ids)
-        self.held_out_before = self._losses(theta, self.held_out)
-        return float(self.held_out_before.mean())
+    @property
+    def first(self) -> int:
+        """How many of the held-out samples everybody is measured on; the others decide what these leave open."""
+        return max(2, len(self.held_out_ids) // 2)
 
-    def measure(self, commitment: Commitment, uid: int, delta: torch.Tensor, clip: float) -> LossScore:
-        """What a step of `eval_lr * clip` along the decoded contribution does to its own and to held-out data."""
+    def begin(
+        self,
+        theta: torch.Tensor,
+        common: torch.Tensor | None,
+        beacon: bytes,
+        round_index: int,
+        uids: Mapping[str, int],
+        commitments: Sequence[Commitment],
+    ) -> Baseline:
+        """Fix the round's samples and measure what all contributions are compared with.
+
+        `theta`, `common`: fp32 of the layout's size, neither is changed; `uids` must have every owner.
+        """
         scoring = self.run.scoring
-        trained = sample_ids(
-            self.run.seed,
-            self.shards.num_train,
-            self.round,
-            uid,
-            self.max_uids,
-            self.run.train.inner_steps * self.run.train.batch_size,
-        )[: commitment.steps * self.run.train.batch_size]
-        own = self.shards.train(own_ids(self.beacon, trained, scoring.samples_own))
-        own_before = self._losses(self.theta, own)
-        moved = apply_fraction(self.theta, delta, scoring.eval_lr * clip)
-        own_drop, own_error = paired(own_before, self._losses(moved, own))
-        held_drop, held_error = paired(self.held_out_before, self._losses(moved, self.held_out))
-        return LossScore(own_drop, own_error, held_drop, held_error)
+        self.theta = theta
+        self.held_out_ids = held_out_ids(beacon, self.shards.num_held_out, scoring.samples_held_out)
+        self._own = {c.hotkey: self._own_ids(c, uids[c.hotkey], beacon, round_index) for c in commitments}
+        self._load(None, 0.0)
+        before = Baseline(self._held_out(0, None), {hotkey: self._own_losses(hotkey) for hotkey in self._own})
+        if common is not None:
+            self._load(common, scoring.eval_lr)
+            before.common_held_out = before.held_out - self._held_out(0, None)
+            before.common_own = {h: losses - self._own_losses(h) for h, losses in before.own.items()}
+        return before
 
-    def _losses(self, theta: torch.Tensor, tokens: torch.Tensor) -> NDArray[np.float64]:
-        self._load(theta)
+    def measure(self, hotkey: str, delta: torch.Tensor, clip: float) -> tuple[Losses, Losses]:
+        """Losses after a step of `eval_lr * clip` along a contribution: on its own and on the `first` held-out samples.
+
+        `delta`: fp32 of the layout's size.
+        """
+        self._load(delta, self.run.scoring.eval_lr * clip)
+        return self._own_losses(hotkey), self._held_out(0, self.first)
+
+    def measure_rest(self, delta: torch.Tensor, clip: float) -> Losses:
+        """The same on the held-out samples that `measure` left out."""
+        self._load(delta, self.run.scoring.eval_lr * clip)
+        return self._held_out(self.first, None)
+
+    def _own_ids(self, commitment: Commitment, uid: int, beacon: bytes, round_index: int) -> NDArray[np.int64]:
+        """A draw from the samples of the inner steps that were declared."""
+        train = self.run.train
+        per_round = train.inner_steps * train.batch_size
+        trained = sample_ids(self.run.seed, self.shards.num_train, round_index, uid, self.max_uids, per_round)
+        return own_ids(beacon, trained[: commitment.steps * train.batch_size], self.run.scoring.samples_own)
+
+    def _own_losses(self, hotkey: str) -> Losses:
+        return self._losses(self.shards.train(self._own[hotkey]))
+
+    def _held_out(self, start: int, stop: int | None) -> Losses:
+        ids = self.held_out_ids[start:stop]
+        return self._losses(self.shards.held_out(ids)) if len(ids) else np.empty(0)
+
+    def _losses(self, tokens: torch.Tensor) -> Losses:
         return np.concatenate([evaluate(self.model, batch) for batch in _split(tokens, self.run.train.micro_batch)])
 
-    def _load(self, theta: torch.Tensor) -> None:
+    def _load(self, delta: torch.Tensor | None, factor: float) -> None:
+        """theta - factor * delta into the model, one tensor at a time: no copy of all parameters is made."""
         with torch.no_grad():
-            views = self.layout.unflatten(theta)
+            views = self.layout.unflatten(self.theta)
+            steps = None if delta is None else self.layout.unflatten(delta)
             for name, parameter in self.model.named_parameters():
-                parameter.copy_(views[name])
+                moved = views[name] if steps is None else apply_fraction(views[name], steps[name], factor)
+                parameter.copy_(moved)
 
 
 def _split(tokens: torch.Tensor, size: int) -> Iterator[torch.Tensor]:

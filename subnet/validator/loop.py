@@ -9,13 +9,18 @@ roster, and keeps one extra copy of the parameters: those the contributions were
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
+from subnet.chain.client import WeightsOutcome
+from subnet.chain.errors import ChainUnreachable
 from subnet.diloco.codec import CodecError
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.repair import Agreement, claims_of
@@ -29,6 +34,8 @@ from subnet.swarm.records import BadRecord
 from subnet.validator import scores
 from subnet.validator.evaluate import Evaluator
 from subnet.validator.judgement import WORTHLESS, Case, Judge, opened
+from subnet.validator.pay import Paymaster
+from subnet.validator.spool import Spool
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +52,8 @@ class Finished:
     theta: torch.Tensor
     update: Update
     agreed: frozenset[str]
+    omitted: tuple[Commitment, ...]
+    """Commitments that this validator saw in time and the roster leaves out."""
 
 
 class Validator:
@@ -54,11 +63,13 @@ class Validator:
         self.neuron = neuron
         neuron.resumed = None  # it was the state only
         evaluator = Evaluator(neuron.run, neuron.shards, neuron.layout, neuron.node.device, MAX_UIDS)
-        self.judge = Judge(neuron.exchange.scheme, evaluator, neuron.run.scoring)
+        self.judge = Judge(neuron.exchange.scheme, evaluator, neuron.run, secrets.token_bytes(32))
+        self.spool = Spool(neuron.node.home / "spool")
+        self.paymaster = Paymaster(self._send_weights, neuron.clock.block, neuron.wait_for)
         self._path = neuron.node.home / "scores.json"
         self.table = scores.load(self._path)
-        self._weights_block: int | None = None
         self._scoring: asyncio.Task[None] | None = None
+        self._paying: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """The loop; returns when the neuron is stopping."""
@@ -71,6 +82,7 @@ class Validator:
                 break
             neuron.enter("roster", round_)
             before = neuron.state
+            committed = asyncio.create_task(exchange.committed(round_, before.digest()))
             roster = await exchange.agree_on_roster(round_, None, before.digest())
             update: Update | None = None
             if roster is not None:
@@ -78,11 +90,12 @@ class Validator:
                 update = await exchange.gather(round_, roster, [])
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
-            finished = await self._remember(round_, before.theta, update, agreement)
+            finished = await self._remember(round_, before.theta, update, agreement, await committed)
             await asyncio.to_thread(neuron.save, round_, None, {})
             neuron.report(round_, update, agreement)
-        if self._scoring is not None:
-            self._scoring.cancel()
+        for task in (self._scoring, self._paying):
+            if task is not None:
+                task.cancel()
 
     def _begin_scoring(self, finished: Finished | None, now: Round) -> None:
         """Start on the last round, unless the one before is still being scored: then this machine is too slow."""
@@ -92,17 +105,19 @@ class Validator:
                 return
             self._scoring.result()
             self._scoring = None
-        if finished is None:
-            return
         if self.table.round >= now.window.round:
             log.warning("the scores end at round %d, still to come: another chain's; starting afresh", self.table.round)
             self.table = ScoreTable()
-        if finished.round.window.round > self.table.round:
-            self._scoring = asyncio.create_task(self._score_and_pay(finished, now))
+        self._scoring = asyncio.create_task(self._score_and_pay(finished, now))
 
-    async def _score_and_pay(self, finished: Finished, now: Round) -> None:
-        await self.score(finished, now)
-        await self.set_weights(now)
+    async def _score_and_pay(self, finished: Finished | None, now: Round) -> None:
+        if finished is not None and finished.round.window.round > self.table.round:
+            await self.score(finished, now)
+        # A task of its own: while the chain is out of reach, attempts may last into the next round, which is scored.
+        if self._paying is None or self._paying.done():
+            if self._paying is not None:
+                self._paying.result()
+            self._paying = asyncio.create_task(self.pay(now))
 
     async def score(self, finished: Finished, now: Round) -> None:
         """Evaluate every listed contribution of a finished round; its owner must deliver it before `now` ends."""
@@ -116,10 +131,17 @@ class Validator:
 
         async def hear(commitment: Commitment) -> None:
             async with slots:
-                delta = await self._contribution(window, commitment, neuron.clock.block() + turn)
+                leaves = await self._pull(window, commitment, neuron.clock.block() + turn)
+                delta = None if leaves is None else await self._opened(window, commitment, leaves)
                 await neuron.compute(judgement.hear, commitment, delta)
 
         await asyncio.gather(*(hear(c) for c in judgement.wanted))
+        for commitment in await neuron.compute(judgement.undecided):
+            leaves = await asyncio.to_thread(self.spool.get, commitment.hotkey)
+            if leaves is not None:
+                delta = await neuron.compute(opened, self.judge.scheme, commitment, leaves)
+                await neuron.compute(judgement.hear_again, commitment, delta)
+        await asyncio.to_thread(self.spool.clear)
         observed = await neuron.compute(judgement.observations)
         faulty = sorted(judgement.faulty())
         for hotkey in faulty:
@@ -136,54 +158,83 @@ class Validator:
             own_drops={hotkey: _finite(o.loss.own) if o.loss else None for hotkey, o in observed.items()},
             ratings={hotkey: list(row.rating) for hotkey, row in self.table.rows.items()},
             evidence={hotkey: row.evidence.value for hotkey, row in self.table.rows.items()},
+            trained={hotkey: row.trained for hotkey, row in self.table.rows.items()},
+            twins={hotkey: sorted(o.twins) for hotkey, o in observed.items() if o.twins},
+            stale=sorted(hotkey for hotkey, o in observed.items() if o.stale),
         )
 
-    async def set_weights(self, round_: Round) -> None:
-        """Set weights once a tempo; refused or unreachable, they are kept in the table and set at the next chance."""
+    async def pay(self, round_: Round) -> None:
+        """Set weights when they are due, from the table as it then is; after a failure again, until the round ends."""
         neuron = self.neuron
-        block = int(neuron.clock.block())
         interval = max(neuron.metagraph.tempo, neuron.hyperparameters.weights_rate_limit)
-        if self._weights_block is not None and block - self._weights_block < interval:
+        attempt = await self.paymaster.pay(self._weights, interval, round_.window.end)
+        if attempt is None:
             return
-        registered = {row.hotkey: row.uid for row in neuron.metagraph.rows}
-        owner = neuron.metagraph.uid_of(neuron.metagraph.owner_hotkey)
-        paid = weights(self.table, registered, neuron.run.scoring, owner)
-        if not paid:
-            return
-        outcome = await neuron.set_weights(paid)
-        if outcome.ok:
-            self._weights_block = block
-        shares = sorted(paid.items(), key=lambda item: item[1], reverse=True)
+        shares = sorted(attempt.weights.items(), key=lambda item: item[1], reverse=True)
         listed = ", ".join(f"uid {uid} {share:.3f}" for uid, share in shares[:TOLD])
-        level = logging.INFO if outcome.ok or neuron.chain.in_reach else logging.DEBUG
-        log.log(level, "round %d: weights %s (%d uids: %s)", round_.window.round, outcome, len(paid), listed)
+        level = logging.INFO if attempt.outcome.ok or neuron.chain.in_reach else logging.DEBUG
+        number = round_.window.round
+        log.log(level, "round %d: weights %s (%d uids: %s)", number, attempt.outcome, len(shares), listed)
         neuron.telemetry.event(
             "weights",
-            round=round_.window.round,
-            ok=outcome.ok,
-            detail=str(outcome),
-            weights={str(uid): weight for uid, weight in paid.items()},
+            round=number,
+            ok=attempt.outcome.ok,
+            detail=str(attempt.outcome),
+            weights={str(uid): weight for uid, weight in attempt.weights.items()},
         )
+
+    def _weights(self) -> dict[int, float]:
+        graph = self.neuron.metagraph
+        registered = {row.hotkey: row.uid for row in graph.rows}
+        return weights(self.table, registered, self.neuron.run.scoring, graph.uid_of(graph.owner_hotkey))
+
+    async def _send_weights(self, paid: dict[int, float]) -> WeightsOutcome:
+        """Refused, it may be for an old version key: the hyperparameters are read again."""
+        neuron = self.neuron
+        outcome = await neuron.set_weights(paid)
+        if outcome.refused:
+            with contextlib.suppress(ChainUnreachable):
+                neuron.hyperparameters = await neuron.chain.hyperparameters(neuron.flags.netuid)
+        return outcome
 
     async def _case(self, finished: Finished, now: Round) -> Case:
         neuron, window = self.neuron, finished.round.window
         uids = {row.hotkey: row.uid for row in neuron.metagraph.rows if row.uid < MAX_UIDS}
         beacon = await neuron.beacon(window.roster_end, now.window.commit_end)
         after = await neuron.beacon(window.end, now.window.commit_end)
-        return Case(window.round, finished.theta, finished.update, finished.agreed, uids, beacon, after)
+        return Case(
+            window.round, finished.theta, finished.update, finished.agreed, uids, beacon, after, finished.omitted
+        )
 
-    async def _contribution(self, window: Window, commitment: Commitment, deadline: float) -> torch.Tensor | None:
-        """The committed pseudo-gradient as fp32, or None when it cannot be had or is not what was declared."""
+    async def _pull(self, window: Window, commitment: Commitment, deadline: float) -> Sequence[bytes] | None:
+        """The committed bytes, kept for a second look if there is room; None when they cannot be had."""
         exchange = self.neuron.exchange
         try:
             leaves = await exchange.pull_contribution(window, commitment, deadline)
-            return await self.neuron.compute(opened, exchange.scheme, commitment, leaves)
-        except (FetchError, CodecError, BadRecord) as error:
+        except FetchError as error:
             exchange.refusals.drop(window, commitment.hotkey, error)
+            return None
+        try:
+            await asyncio.to_thread(self.spool.put, commitment.hotkey, leaves)
+        except OSError as error:
+            log.warning("round %d: no room for a second look at a contribution: %s", window.round, error)
+        return leaves
+
+    async def _opened(self, window: Window, commitment: Commitment, leaves: Sequence[bytes]) -> torch.Tensor | None:
+        """The committed pseudo-gradient as fp32, or None when it is not what was declared."""
+        try:
+            return await self.neuron.compute(opened, self.judge.scheme, commitment, leaves)
+        except (CodecError, BadRecord) as error:
+            self.neuron.exchange.refusals.drop(window, commitment.hotkey, error)
             return None
 
     async def _remember(
-        self, round_: Round, theta: torch.Tensor, update: Update | None, agreement: Agreement
+        self,
+        round_: Round,
+        theta: torch.Tensor,
+        update: Update | None,
+        agreement: Agreement,
+        committed: Sequence[Commitment],
     ) -> Finished | None:
         if update is None or agreement.majority is None:
             return None
@@ -191,7 +242,10 @@ class Validator:
         exchange = self.neuron.exchange
         claims = await claims_of(exchange.swarm, window.round, partial(exchange.refusals.drop, window))
         digest = agreement.majority.digest
-        return Finished(round_, theta, update, frozenset(c.hotkey for c in claims if c.digest == digest))
+        agreed = frozenset(c.hotkey for c in claims if c.digest == digest)
+        listed = {c.hotkey for c in update.roster.commitments}
+        omitted = tuple(c for c in committed if c.hotkey not in listed)
+        return Finished(round_, theta, update, agreed, omitted)
 
 
 def _told(observed: dict[str, Observation]) -> str:

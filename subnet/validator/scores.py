@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 from subnet.errors import UserError
-from subnet.scoring.table import ScoreTable, from_json, to_json
+from subnet.scoring.document import from_json, to_json
+from subnet.scoring.table import ScoreTable
 
 
 def load(path: Path) -> ScoreTable:

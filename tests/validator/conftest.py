@@ -57,7 +57,7 @@ class Swarm:
 
     def judge(self, **changes: Any) -> Judge:
         run = replace(self.run, scoring=replace(self.run.scoring, **changes))
-        return Judge(self.scheme, Evaluator(run, self.shards, self.layout, self.device, MAX_UIDS), run.scoring)
+        return Judge(self.scheme, Evaluator(run, self.shards, self.layout, self.device, MAX_UIDS), run, b"secret")
 
     def train(self, uid: int, steps: int, data_of: int | None = None) -> torch.Tensor:
         """The pseudo-gradient of `steps` inner steps on the samples of `uid`, or of another, as its owner sends it."""

@@ -73,3 +73,60 @@ def test_a_contribution_is_opened_only_with_the_norm_that_was_declared(swarm: Sw
         opened(swarm.scheme, replace(commitment, norm=commitment.norm * 1.1), leaves)
     with pytest.raises(CodecError):
         opened(swarm.scheme, commitment, [b"", *leaves[1:]])
+
+
+def test_copies_of_this_round_and_news_of_the_last_are_told_from_honest_work(swarm: Swarm, trained: Deltas):
+    judge = swarm.judge()
+    case = swarm.case(trained)
+    first = heard(judge, case, trained).observations()
+    assert not any(o.twins or o.stale for o in first.values())
+    swarm.apply(case)
+    now = {hotkey: swarm.train(uid, swarm.run.train.inner_steps) for uid, hotkey in enumerate(trained)}
+    noise = torch.randn(swarm.layout.numel, generator=torch.Generator().manual_seed(1)) * now["h0"].std()
+    copies = {
+        "scaled": swarm.sent(-7 * now["h0"]),
+        "noised": swarm.sent(now["h0"] + 0.2 * noise),
+        "delayed": trained["h1"],
+        "mixed": swarm.sent(trained["h1"] - 3 * trained["h2"]),
+    }
+    everybody = now | copies
+    seen = heard(judge, swarm.case(everybody), everybody).observations()
+    assert {h for h, o in seen.items() if o.twins} == {"h0", "scaled", "noised"}
+    assert seen["h0"].twins == {"scaled", "noised"}
+    assert {h for h, o in seen.items() if o.stale} == {"delayed", "mixed"}
+
+
+def test_only_open_places_are_measured_on_the_rest_of_the_samples(swarm: Swarm, trained: Deltas):
+    clear = {"h0": trained["h0"], "slow": swarm.train(4, 3), "zeros": torch.zeros(swarm.layout.numel)}
+    judgement = heard(swarm.judge(), swarm.case(clear, steps={"slow": 3}), clear)
+    assert judgement.undecided() == []
+    noise = torch.randn(4, swarm.layout.numel, generator=torch.Generator().manual_seed(1)) * trained["h0"].std()
+    near = {f"near{n}": swarm.sent(trained["h0"] + 0.05 * noise[n]) for n in range(4)}
+    close = clear | near
+    judgement = heard(swarm.judge(), swarm.case(close, steps={"slow": 3}), close)
+    again = judgement.undecided()
+    assert 2 <= len(again) <= 3 and {c.hotkey for c in again} <= {"h0", *near}
+    before = {c.hotkey: judgement._held_out[c.hotkey] for c in again}
+    for commitment in again:
+        judgement.hear_again(commitment, close[commitment.hotkey])
+    for hotkey, first in before.items():
+        assert len(judgement._held_out[hotkey]) == swarm.run.scoring.samples_held_out == 2 * len(first)
+    assert len(judgement._held_out["slow"]) == len(judgement._held_out["zeros"]) == swarm.run.scoring.samples_held_out // 2
+
+
+def test_a_commitment_that_the_leader_left_out_is_judged_by_its_loss(swarm: Swarm, trained: Deltas):
+    case = swarm.case(trained)
+    *listed, left_out = case.update.roster.commitments
+    shorter = swarm.case({c.hotkey: trained[c.hotkey] for c in listed})
+    case = replace(shorter, omitted=(left_out,), uids=case.uids)
+    seen = heard(swarm.judge(), case, trained).observations()
+    assert seen["h2"].loss is not None and seen["h2"].loss.evident(2.0)
+    assert seen["h2"].participation is None
+
+
+def test_the_state_and_the_contributions_are_left_as_they_were(swarm: Swarm, trained: Deltas):
+    case = swarm.case(trained)
+    theta, kept = case.theta.clone(), {h: delta.clone() for h, delta in trained.items()}
+    heard(swarm.judge(), case, trained).observations()
+    assert torch.equal(case.theta, theta)
+    assert all(torch.equal(kept[h], trained[h]) for h in trained)
