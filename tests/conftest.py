@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from queue import Empty, Queue
@@ -169,3 +169,36 @@ def start_localnet(sdk_home: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def localnet(start_localnet: Callable[..., Localnet]) -> Localnet:
     """The session's shared chain: 0.05 s blocks, epochs of 20 blocks, weights every 5 blocks, nothing kept."""
     return start_localnet("--ephemeral", "--block-time", "0.05", "--tempo", "20", "--weights-rate-limit", "5")
+
+
+@pytest.fixture
+def epoch_of() -> Callable[..., Any]:
+    """One epoch of Yuma: weights by miner of validators of equal stake -> what it pays them.
+
+    Called with each validator's shares by miner, the number of miners, and the bonds after the epoch before. Validators
+    have the first uids. Weights go through the SDK's own conversion. Returns an `EpochResult`.
+    """
+    from bittensor.intents.weights import normalize  # few tests need the SDK: it takes a second to import
+
+    from subnet.localnet.consensus.yuma import EpochInputs, epoch
+
+    def run(rows: Sequence[Mapping[int, float]], miners: int, bonds: Any = None) -> Any:
+        validators = len(rows)
+        n = validators + miners
+        on_chain = [normalize([validators + miner for miner in row], list(row.values())) for row in rows]
+        return epoch(
+            EpochInputs(
+                alpha_stake=[10**12] * validators + [0] * miners,
+                root_stake=[0] * n,
+                last_update=[1] * n,
+                registered_at=[0] * n,
+                weights=[list(zip(*each, strict=True)) for each in on_chain] + [[] for _ in range(miners)],
+                bonds=bonds or [[]] * n,
+                validator_permit=[True] * validators + [False] * miners,
+                current_block=2,
+                tempo=1,
+                rao_emission=10**9,
+            )
+        )
+
+    return run

@@ -177,6 +177,8 @@ def test_a_miner_that_is_told_to_stop_leaves_cleanly(town):
 def test_training_goes_on_without_the_chain_and_weights_are_set_when_it_is_back(town):
     seats = [town.seats[name] for name in ("validator", "miner-0", "miner-1", "miner-2")]
     chain = next(child for child in town.stage.children if child.name == "chain")
+    validator = town.seats["validator"]
+    town.wait("weights set", lambda: validator.last.get("weights", {}).get("ok"))
     os.kill(chain.process.pid, signal.SIGSTOP)
     try:
         last = max(map(_last, seats))
@@ -189,7 +191,6 @@ def test_training_goes_on_without_the_chain_and_weights_are_set_when_it_is_back(
     finally:
         os.kill(chain.process.pid, signal.SIGCONT)
     resumed = time.time()
-    validator = town.seats["validator"]
     town.wait(
         "weights set again",
         lambda: validator.last["weights"]["time"] > resumed and validator.last["weights"]["ok"],
