@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from subnet.config import RunConfig
 from subnet.diloco.aggregate import clip_factors, norm
-from subnet.diloco.codec import decode_part
+from subnet.diloco.codec import CodecError, decode_part
 from subnet.diloco.scheme import Scheme
 from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
 from subnet.exchange.round import Update
@@ -60,6 +60,7 @@ class Judge:
         self.scheme = scheme
         self.evaluator = evaluator
         self.run = run
+        self.secret = secret
         self.coordinates = torch.from_numpy(copies.coordinates(secret, scheme.layout.numel))
         self.sketches: dict[str, NDArray[np.float32]] = {}
 
@@ -103,6 +104,18 @@ class Judgement:
         self._own[hotkey] = self._before.own[hotkey] - own
         self._held_out[hotkey] = self._before.held_out[: len(held_out)] - held_out
 
+    def hear_leaves(self, commitment: Commitment, leaves: Sequence[bytes] | None) -> CodecError | BadRecord | None:
+        """`hear` what these encode, already checked against its root; why not, if they are not what was declared.
+
+        Decoded here, so that of contributions that arrive together one at a time is held as numbers.
+        """
+        try:
+            self.hear(commitment, None if leaves is None else opened(self.judge.scheme, commitment, leaves))
+        except (CodecError, BadRecord) as error:
+            self.hear(commitment, None)
+            return error
+        return None
+
     def undecided(self) -> list[Commitment]:
         """Of those heard, whose place in the ranking needs the rest of the held-out samples; at most half of them."""
         open_ = undecided(self._held_out)
@@ -115,6 +128,10 @@ class Judgement:
         first = self._held_out[hotkey]
         if len(rest):
             self._held_out[hotkey] = np.concatenate([first, self._before.held_out[len(first) :] - rest])
+
+    def hear_leaves_again(self, commitment: Commitment, leaves: Sequence[bytes]) -> None:
+        """`hear_again` what these encode, which was heard before."""
+        self.hear_again(commitment, opened(self.judge.scheme, commitment, leaves))
 
     def faulty(self) -> set[str]:
         """Reducers whose signed word is proven wrong, in the round or by the audit."""

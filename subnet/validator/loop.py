@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,20 +20,20 @@ import torch
 
 from subnet.chain.client import WeightsOutcome
 from subnet.chain.errors import ChainUnreachable
-from subnet.diloco.codec import CodecError
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.repair import Agreement, claims_of
 from subnet.exchange.round import Round, Update
 from subnet.exchange.window import Window
 from subnet.neuron import MAX_UIDS, Neuron
+from subnet.scoring.copies import SKETCH
 from subnet.scoring.table import Observation, ScoreTable, observe
 from subnet.scoring.weights import weights
 from subnet.swarm.blobs import FetchError
-from subnet.swarm.records import BadRecord
-from subnet.validator import scores
+from subnet.validator import scores, sketchbook
 from subnet.validator.evaluate import Evaluator
-from subnet.validator.judgement import WORTHLESS, Case, Judge, opened
+from subnet.validator.judgement import WORTHLESS, Case, Judge
 from subnet.validator.pay import Paymaster
+from subnet.validator.sketchbook import Sketchbook
 from subnet.validator.spool import Spool
 
 log = logging.getLogger(__name__)
@@ -63,7 +62,10 @@ class Validator:
         self.neuron = neuron
         neuron.resumed = None  # it was the state only
         evaluator = Evaluator(neuron.run, neuron.shards, neuron.layout, neuron.node.device, MAX_UIDS)
-        self.judge = Judge(neuron.exchange.scheme, evaluator, neuron.run, secrets.token_bytes(32))
+        self._sketches_path = neuron.node.home / "sketches"
+        book = sketchbook.load(self._sketches_path, min(SKETCH, neuron.layout.numel))
+        self.judge = Judge(neuron.exchange.scheme, evaluator, neuron.run, book.secret)
+        self.judge.sketches = dict(book.sketches)
         self.spool = Spool(neuron.node.home / "spool")
         self.paymaster = Paymaster(self._send_weights, neuron.clock.block, neuron.wait_for)
         self._path = neuron.node.home / "scores.json"
@@ -132,22 +134,22 @@ class Validator:
         async def hear(commitment: Commitment) -> None:
             async with slots:
                 leaves = await self._pull(window, commitment, neuron.clock.block() + turn)
-                delta = None if leaves is None else await self._opened(window, commitment, leaves)
-                await neuron.compute(judgement.hear, commitment, delta)
+                wrong = await neuron.compute(judgement.hear_leaves, commitment, leaves)
+                if wrong is not None:
+                    neuron.exchange.refusals.drop(window, commitment.hotkey, wrong)
 
         await asyncio.gather(*(hear(c) for c in judgement.wanted))
         for commitment in await neuron.compute(judgement.undecided):
             leaves = await asyncio.to_thread(self.spool.get, commitment.hotkey)
             if leaves is not None:
-                delta = await neuron.compute(opened, self.judge.scheme, commitment, leaves)
-                await neuron.compute(judgement.hear_again, commitment, delta)
+                await neuron.compute(judgement.hear_leaves_again, commitment, leaves)
         await asyncio.to_thread(self.spool.clear)
         observed = await neuron.compute(judgement.observations)
         faulty = sorted(judgement.faulty())
         for hotkey in faulty:
             log.warning("round %d: %s signed for a part that its contributions do not give", window.round, hotkey)
         self.table = observe(self.table, window.round, observed, neuron.run.scoring)
-        await asyncio.to_thread(scores.save, self._path, self.table)
+        await asyncio.to_thread(self._save)
         log.info("round %d: scored %s; held-out loss %.4f before", window.round, _told(observed), judgement.baseline)
         neuron.telemetry.event(
             "scores",
@@ -162,6 +164,13 @@ class Validator:
             twins={hotkey: sorted(o.twins) for hotkey, o in observed.items() if o.twins},
             stale=sorted(hotkey for hotkey, o in observed.items() if o.stale),
         )
+
+    def _save(self) -> None:
+        scores.save(self._path, self.table)
+        try:
+            sketchbook.save(self._sketches_path, Sketchbook(self.judge.secret, self.judge.sketches))
+        except OSError as error:
+            log.warning("the round's sketches cannot be saved: %s; after a restart, copies of it are not told", error)
 
     async def pay(self, round_: Round) -> None:
         """Set weights when they are due, from the table as it then is; after a failure again, until the round ends."""
@@ -219,14 +228,6 @@ class Validator:
         except OSError as error:
             log.warning("round %d: no room for a second look at a contribution: %s", window.round, error)
         return leaves
-
-    async def _opened(self, window: Window, commitment: Commitment, leaves: Sequence[bytes]) -> torch.Tensor | None:
-        """The committed pseudo-gradient as fp32, or None when it is not what was declared."""
-        try:
-            return await self.neuron.compute(opened, self.judge.scheme, commitment, leaves)
-        except (CodecError, BadRecord) as error:
-            self.neuron.exchange.refusals.drop(window, commitment.hotkey, error)
-            return None
 
     async def _remember(
         self,

@@ -16,10 +16,10 @@ def town(tempo: int) -> dict[str, Miner]:
 
 
 def dividends_of_a_copier(season, epoch_of, hidden_for: int) -> tuple[float, float]:
-    """(a copier's dividends, an honest validator's) of equal stake, summed over twenty tempos.
+    """(a copier's dividends, an honest validator's) of equal stake, summed over 24 tempos less those that are hidden.
 
-    `hidden_for`: tempos until weights are revealed. They count then, everybody's; what a copier can see when it sets its
-    own are those that were revealed last, or with 0 those that the others just set.
+    `hidden_for`: tempos until weights are revealed. They count then, everybody's; what a copier can see when it sets
+    its own are those that were revealed last, or with 0 those that the others just set.
     """
     played, tempos = season(4), 24
     uids: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Honest validators on unlike machines agree: what Yuma makes of the weights that they set after rounds of real training."""
+"""Honest validators on unlike machines agree: what Yuma makes of their weights after rounds of real training."""
 
 from __future__ import annotations
 

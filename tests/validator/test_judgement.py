@@ -75,6 +75,19 @@ def test_a_contribution_is_opened_only_with_the_norm_that_was_declared(swarm: Sw
         opened(swarm.scheme, commitment, [b"", *leaves[1:]])
 
 
+def test_leaves_that_are_not_what_was_declared_are_worthless_and_say_why(swarm: Swarm, trained: Deltas):
+    case = swarm.case(trained)
+    judgement = swarm.judge().begin(case)
+    leaves = {h: encode_tree(swarm.scheme.codec, swarm.layout, delta) for h, delta in trained.items()}
+    good, broken, gone = judgement.wanted
+    assert judgement.hear_leaves(good, leaves[good.hotkey]) is None
+    assert isinstance(judgement.hear_leaves(broken, [b"", *leaves[broken.hotkey][1:]]), CodecError)
+    assert judgement.hear_leaves(gone, None) is None
+    seen = judgement.observations()
+    assert seen["h0"].loss is not WORTHLESS
+    assert seen["h1"].loss is WORTHLESS and seen["h2"].loss is WORTHLESS
+
+
 def test_copies_of_this_round_and_news_of_the_last_are_told_from_honest_work(swarm: Swarm, trained: Deltas):
     judge = swarm.judge()
     case = swarm.case(trained)
