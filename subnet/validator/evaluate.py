@@ -85,10 +85,10 @@ class Evaluator:
         self.theta = theta
         self.held_out_ids = held_out_ids(beacon, self.shards.num_held_out, scoring.samples_held_out)
         self._own = {c.hotkey: self._own_ids(c, uids[c.hotkey], beacon, round_index) for c in commitments}
-        self._load(None, 0.0)
+        self.load(None, 0.0)
         before = Baseline(self._held_out(0, None), {hotkey: self._own_losses(hotkey) for hotkey in self._own})
         if common is not None:
-            self._load(common, scoring.eval_lr)
+            self.load(common, scoring.eval_lr)
             before.common_held_out = before.held_out - self._held_out(0, None)
             before.common_own = {h: losses - self._own_losses(h) for h, losses in before.own.items()}
         return before
@@ -98,13 +98,22 @@ class Evaluator:
 
         `delta`: fp32 of the layout's size.
         """
-        self._load(delta, self.run.scoring.eval_lr * clip)
+        self.load(delta, self.run.scoring.eval_lr * clip)
         return self._own_losses(hotkey), self._held_out(0, self.first)
 
     def measure_rest(self, delta: torch.Tensor, clip: float) -> Losses:
         """The same on the held-out samples that `measure` left out."""
-        self._load(delta, self.run.scoring.eval_lr * clip)
+        self.load(delta, self.run.scoring.eval_lr * clip)
         return self._held_out(self.first, None)
+
+    def load(self, delta: torch.Tensor | None, factor: float) -> None:
+        """theta - factor * delta into the model, one tensor at a time: no copy of all parameters is made."""
+        with torch.no_grad():
+            views = self.layout.unflatten(self.theta)
+            steps = None if delta is None else self.layout.unflatten(delta)
+            for name, parameter in self.model.named_parameters():
+                moved = views[name] if steps is None else apply_fraction(views[name], steps[name], factor)
+                parameter.copy_(moved)
 
     def _own_ids(self, commitment: Commitment, uid: int, beacon: bytes, round_index: int) -> NDArray[np.int64]:
         """A draw from the samples of the inner steps that were declared."""
@@ -125,15 +134,6 @@ class Evaluator:
         with torch.autocast(self._kind, dtype=self._precision if reduced else None, enabled=reduced):
             batches = _split(tokens, self.run.train.micro_batch)
             return np.concatenate([evaluate(self.model, batch) for batch in batches])
-
-    def _load(self, delta: torch.Tensor | None, factor: float) -> None:
-        """theta - factor * delta into the model, one tensor at a time: no copy of all parameters is made."""
-        with torch.no_grad():
-            views = self.layout.unflatten(self.theta)
-            steps = None if delta is None else self.layout.unflatten(delta)
-            for name, parameter in self.model.named_parameters():
-                moved = views[name] if steps is None else apply_fraction(views[name], steps[name], factor)
-                parameter.copy_(moved)
 
 
 def _split(tokens: torch.Tensor, size: int) -> Iterator[torch.Tensor]:
