@@ -94,7 +94,7 @@ class BookkeepingMiner(Miner):
         if update is None:
             return None
         layout, parts = self.neuron.layout, []
-        for part, run in enumerate(layout.parts(update.roster.averaged)):
+        for part, run in enumerate(update.roster.parts(layout)):
             first, last = layout.span(*run)
             result = update.results.get(part)
             parts.append(

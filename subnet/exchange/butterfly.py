@@ -154,7 +154,7 @@ def reduced_windows(
     """
     tokens, norms = [c.tokens for c in roster.mean], [c.norm for c in roster.mean]
     present = [i for i, read in enumerate(members) if read is not None]
-    for start, stop in _windows(scheme, *scheme.layout.parts(roster.averaged)[part], len(present)):
+    for start, stop in _windows(scheme, *roster.parts(scheme.layout)[part], len(present)):
         values = [None if read is None else read(start, stop) for read in members]
         mean = reduce_part(values, tokens, norms, scheme.rule)
         leaves = encode_part(scheme.reduced, scheme.layout, mean, start, stop)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgpack
 
 from subnet.config import RoundConfig, RunConfig
+from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import leaf_hash
 from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.commitment import Commitment, open_commitment
@@ -46,6 +47,10 @@ class Roster:
     def mean(self) -> tuple[Commitment, ...]:
         """The averaged commitments; the i-th also reduces part i."""
         return self.commitments[: self.averaged]
+
+    def parts(self, layout: Layout) -> list[tuple[int, int]]:
+        """The leaves `(start, stop)` of every part."""
+        return layout.parts(self.averaged)
 
     def reducers(self, part: int, redundancy: int = 1) -> list[str]:
         """The hotkeys that reduce a part, `redundancy` of them: its own and the next in averaging order."""

@@ -57,7 +57,7 @@ class Update:
         exact, so a part that was missing there is one in which d is zero.
         """
         delta = after - torch.mul(before, mu)
-        spans = [layout.span(*run) for run in layout.parts(self.roster.averaged)]
+        spans = [layout.span(*run) for run in self.roster.parts(layout)]
         missing = [part for part, (first, last) in enumerate(spans) if not bool(delta[first:last].any())]
         return replace(self, delta=delta, missing=missing)
 
@@ -67,7 +67,7 @@ class Update:
             return torch.zeros(layout.numel, dtype=torch.bool)
         mask = self.delta == 0.0
         for part in self.missing:
-            first, last = layout.span(*layout.parts(self.roster.averaged)[part])
+            first, last = layout.span(*self.roster.parts(layout)[part])
             mask[first:last] = False
         return mask
 
@@ -80,7 +80,7 @@ class Update:
         if hotkey in {c.hotkey for c in self.roster.commitments[self.roster.averaged :]}:
             return [(0, layout.numel)]
         ranges = []
-        for part, (start, stop) in enumerate(layout.parts(self.roster.averaged)):
+        for part, (start, stop) in enumerate(self.roster.parts(layout)):
             result = self.results.get(part)
             if result is not None and hotkey in result.included and part not in self.missing:
                 ranges.append(layout.span(start, stop))

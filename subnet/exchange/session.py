@@ -99,7 +99,7 @@ class Exchange:
 
     async def reduce(self, round_: Round, roster: Roster) -> list[ReducedPart]:
         """Pull, check, aggregate and offer the parts this peer reduces; none of which nobody delivered anything."""
-        window, runs = round_.window, self.scheme.layout.parts(roster.averaged)
+        window, runs = round_.window, roster.parts(self.scheme.layout)
         duties = [part for part in range(len(runs)) if self.own in roster.reducers(part, self.redundancy)]
         made = await asyncio.gather(*(self._reduce_part(window, roster, part, *runs[part]) for part in duties))
         return [part for part in made if part is not None]
@@ -107,7 +107,7 @@ class Exchange:
     async def gather(self, round_: Round, roster: Roster, reduced: Sequence[ReducedPart]) -> Update:
         """Pull every reduced part from its reducers or from whoever has it already, until the gather deadline."""
         window, layout = round_.window, self.scheme.layout
-        runs = layout.parts(roster.averaged)
+        runs = roster.parts(layout)
         words = Words(self.swarm, self.clock, self.refusals, window, roster, self.redundancy)
         update = Update(roster, torch.empty(layout.numel), words=words.heard, reduced=list(reduced))
         listening = asyncio.create_task(words.listen(len(runs)))

@@ -128,7 +128,7 @@ class Miner:
             result = update.results.get(reduced.part)
             if reduced.part in update.missing or result is None or result.reducer != own:
                 continue  # the whole part is still owed, or another has the same residual and keeps it
-            start, stop = layout.span(*layout.parts(update.roster.averaged)[reduced.part])
+            start, stop = layout.span(*update.roster.parts(layout)[reduced.part])
             factor = carry_factor(update.roster, reduced.included, own)
             self.feedback.add_range(start, stop, reduced.residual * factor)
 

@@ -19,7 +19,7 @@ class Audit:
     def __init__(self, scheme: Scheme, update: Update, beacon: bytes, rate: float) -> None:
         self.scheme = scheme
         self.update = update
-        self._runs = scheme.layout.parts(update.roster.averaged)
+        self._runs = update.roster.parts(scheme.layout)
         self._members = {c.hotkey for c in update.roster.mean}
         self._values: dict[int, dict[str, Tensor]] = {part: {} for part in drawn(beacon, len(self._runs), rate)}
 

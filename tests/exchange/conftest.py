@@ -267,7 +267,7 @@ def reference(update: Update, contributions: dict[str, Contribution]) -> torch.T
     """The mean of each part over those in it, put through the output codec; zero where the part is missing."""
     delta = torch.zeros(LAYOUT.numel)
     mean = update.roster.mean
-    for part, (start, stop) in enumerate(LAYOUT.parts(update.roster.averaged)):
+    for part, (start, stop) in enumerate(update.roster.parts(LAYOUT)):
         if part in update.missing:
             continue
         first, last = LAYOUT.span(start, stop)

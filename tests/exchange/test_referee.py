@@ -112,7 +112,7 @@ async def everybody_reduces(play: Play, peers: list[Peer], roster: Roster) -> li
 
 def lie_about(play: Play, liar: Peer, roster: Roster, part: int) -> tuple[bytes, list[bytes], dict]:
     """The liar's version of a part: the honest mean but for one element."""
-    start, stop = LAYOUT.parts(roster.averaged)[part]
+    start, stop = roster.parts(LAYOUT)[part]
     first, last = LAYOUT.span(start, stop)
     members = [decoded(play.contributions[c.hotkey].leaves)[first:last] for c in roster.mean]
     mean = Mean().reduce(members, [c.tokens for c in roster.mean], [c.norm for c in roster.mean])

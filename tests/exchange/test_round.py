@@ -466,7 +466,7 @@ def owed_as_reducer(play: Play, peer: Peer, update: Update) -> torch.Tensor:
     """What the output codec lost of this peer's part, scaled so that its own share of a later mean restores it."""
     owed = torch.zeros(LAYOUT.numel, dtype=torch.float64)
     part = part_of(update.roster, peer)
-    first, last = LAYOUT.span(*LAYOUT.parts(update.roster.averaged)[part])
+    first, last = LAYOUT.span(*update.roster.parts(LAYOUT)[part])
     there = [c for c in update.roster.mean if c.hotkey in update.results[part].included]
     shares = mean_weights([c.tokens for c in there], [c.norm for c in there])
     exact = torch.zeros(last - first)
@@ -480,7 +480,7 @@ def owed_as_reducer(play: Play, peer: Peer, update: Update) -> torch.Tensor:
 def taken_from(play: Play, peer: Peer, update: Update) -> torch.Tensor:
     """What of this peer's contribution is in the update."""
     taken = torch.zeros(LAYOUT.numel, dtype=torch.float64)
-    for part, run in enumerate(LAYOUT.parts(update.roster.averaged)):
+    for part, run in enumerate(update.roster.parts(LAYOUT)):
         first, last = LAYOUT.span(*run)
         if part not in update.missing and peer.hotkey in update.results[part].included:
             taken[first:last] = decoded(play.contributions[peer.hotkey].leaves)[first:last].double()

@@ -107,7 +107,7 @@ def update_of(scheme: Scheme, roster: Roster, values: Sequence[torch.Tensor]) ->
     """The reduced parts as every reducer honestly makes its own."""
     made: list[ReducedPart] = []
     delta = torch.empty(scheme.layout.numel)
-    for part, (start, stop) in enumerate(scheme.layout.parts(roster.averaged)):
+    for part, (start, stop) in enumerate(roster.parts(scheme.layout)):
         first, last = scheme.layout.span(start, stop)
         members = [decoded(scheme.layout, value[first:last], start) for value in values]
         made.append(reduce(scheme, roster, part, members))
