@@ -112,6 +112,8 @@ class NodeConfig:
     """TCP port the swarm listens on; 0 lets the system choose."""
     announce: tuple[str, ...] = ()
     """Public multiaddrs to publish instead of the ones listened on."""
+    reachable: bool = True
+    """False behind NAT without a forwarded port: others use the connections that this node opens itself."""
     data_path: Path | None = None
     """Folder of the data source, instead of the run's `data.path`."""
     log_level: str = "info"

@@ -48,6 +48,10 @@ def parser(role: str) -> argparse.ArgumentParser:
     add("--swarm.host", "IP", "address to listen on (default: 127.0.0.1 on a local chain, else all)", dest="swarm_host")
     add("--swarm.port", "PORT", "TCP port (default: that of the last start)", dest="swarm_port", type=int, default=0)
     add("--swarm.announce", "MULTIADDR", "public address, repeatable", dest="announce", action="append", default=[])
+    flags.add_argument(
+        "--swarm.unreachable", dest="unreachable", action="store_true",
+        help="nobody can dial this machine (NAT without a forwarded port): publish no address, dial all others",
+    )  # fmt: skip
     flags.add_argument("--no-wandb", action="store_true", help="no Weights & Biases")
     flags.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return flags
@@ -64,6 +68,8 @@ def node_config(args: argparse.Namespace, flags: ChainFlags) -> NodeConfig:
     )
     if args.threads < 0:
         raise UserError(f"--threads must be 0 or more, got {args.threads}")
+    if args.unreachable and args.announce:
+        raise UserError("--swarm.unreachable publishes no address: leave --swarm.announce out, or the other")
     if not 0 <= args.swarm_port <= 65535:
         raise UserError(f"--swarm.port must be a TCP port, got {args.swarm_port}")
     return NodeConfig(
@@ -74,6 +80,7 @@ def node_config(args: argparse.Namespace, flags: ChainFlags) -> NodeConfig:
         host=args.swarm_host or ("127.0.0.1" if _is_local(flags.network) else "0.0.0.0"),
         port=args.swarm_port,
         announce=tuple(args.announce),
+        reachable=not args.unreachable,
         data_path=args.data_path,
         log_level=args.log_level,
     )

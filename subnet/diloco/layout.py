@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 
 import torch
@@ -68,17 +68,22 @@ class Layout:
         return self.bounds[leaf_start], self.bounds[leaf_stop]
 
     def parts(self, n: int) -> list[tuple[int, int]]:
-        """Cut the leaves into `n` contiguous runs `(leaf_start, leaf_stop)` of about equally many elements.
+        """`cut` into `n` parts of about equally many elements."""
+        return self.cut([1] * n)
 
-        Every run has at least one leaf, so with more parts asked for than leaves there are `num_leaves` of them.
-        Cut k falls on the first leaf boundary at or after k/n of the elements, integers only.
+    def cut(self, shares: Sequence[int]) -> list[tuple[int, int]]:
+        """Cut the leaves into contiguous runs `(leaf_start, leaf_stop)` whose elements are about as `shares`, all > 0.
+
+        Every run has at least one leaf, so of more shares than leaves the first `num_leaves` count. A cut falls on the
+        first leaf boundary at or after the shares before it, integers only.
         """
-        if n < 1:
-            raise ValueError(f"at least one part is needed, got {n}")
-        n = min(n, self.num_leaves)
+        if not shares or min(shares) < 1:
+            raise ValueError(f"at least one part is needed, of a share of at least 1, got {shares}")
+        sums = list(accumulate(shares[: self.num_leaves]))
+        n = len(sums)
         cuts = [0]
-        for k in range(1, n):
-            cut = bisect_left(self.bounds, -(-k * self.numel // n))
+        for k, before in enumerate(sums[:-1], 1):
+            cut = bisect_left(self.bounds, -(-before * self.numel // sums[-1]))
             cuts.append(min(max(cut, cuts[-1] + 1), self.num_leaves - (n - k)))
         cuts.append(self.num_leaves)
         return list(pairwise(cuts))

@@ -81,7 +81,7 @@ def open_part(record: Record, roster: Roster, redundancy: int = 1) -> PartResult
     part, root, bits = body.get("part"), body.get("root"), body.get("included")
     if record.kind != "part" or set(body) != {"part", "root", "roster", "included"}:
         raise BadRecord("part fields")
-    if type(part) is not int or not 0 <= part < roster.averaged:
+    if type(part) is not int or not 0 <= part < len(roster.reducing):
         raise BadRecord("part index")
     if body["roster"] != roster.root:
         raise BadRecord("part of another roster")

@@ -15,6 +15,7 @@ from subnet.config import RunConfig
 from subnet.diloco.merkle import Tree
 from subnet.model.presets import parameter_count
 from subnet.swarm.records import BadRecord, Record
+from subnet.swarm.traffic import MAX_RATE, UNKNOWN_RATE
 
 # A declared norm is a float64 sum in the sender's own order; a part of it may exceed the declaration by rounding only.
 NORM_TOLERANCE = 1e-3
@@ -47,7 +48,8 @@ class Contribution:
 class Commitment:
     """What a hotkey declared about its contribution; `state` is the digest of the state it trained from.
 
-    `root` is the contribution's, bound to the hotkey (`merkle.owned`): copied, it fits nobody's bytes.
+    `root` is the contribution's, bound to the hotkey (`merkle.owned`): copied, it fits nobody's bytes. `rate`: what it
+    can upload, kB/s; 0 if others cannot dial it. It then reduces nothing.
     """
 
     hotkey: str
@@ -56,6 +58,7 @@ class Commitment:
     tokens: int
     steps: int
     state: bytes
+    rate: int = UNKNOWN_RATE
 
     def body(self) -> dict[str, Any]:
         """The record body published under kind ``commit``."""
@@ -65,6 +68,7 @@ class Commitment:
             "tokens": self.tokens,
             "steps": self.steps,
             "state": self.state,
+            "rate": self.rate,
         }
 
 
@@ -84,8 +88,8 @@ def open_commitment(record: Record, run: RunConfig) -> Commitment:
     """
     body, train = record.body, run.train
     root, norm = body.get("root"), body.get("norm")
-    tokens, steps, state = body.get("tokens"), body.get("steps"), body.get("state")
-    if record.kind != "commit" or set(body) != {"root", "norm", "tokens", "steps", "state"}:
+    tokens, steps, state, rate = body.get("tokens"), body.get("steps"), body.get("state"), body.get("rate")
+    if record.kind != "commit" or set(body) != {"root", "norm", "tokens", "steps", "state", "rate"}:
         raise BadRecord("commitment fields")
     if not (isinstance(root, bytes) and len(root) == 32 and isinstance(state, bytes) and len(state) == 32):
         raise BadRecord("commitment hash length")
@@ -97,4 +101,6 @@ def open_commitment(record: Record, run: RunConfig) -> Commitment:
         raise BadRecord("commitment steps")
     if type(tokens) is not int or not 1 <= tokens <= steps * train.batch_size * run.model.seq_len:
         raise BadRecord("commitment tokens")
-    return Commitment(record.hotkey, root, norm, tokens, steps, state)
+    if type(rate) is not int or not 0 <= rate <= MAX_RATE:
+        raise BadRecord("commitment rate")
+    return Commitment(record.hotkey, root, norm, tokens, steps, state, rate)

@@ -20,6 +20,8 @@ from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.commitment import Commitment, open_commitment
 from subnet.swarm.records import MAX_RECORD_BYTES, BadRecord, open_record
 
+SPREAD = 4
+"""How many times larger or smaller than the median's a reducer's part may be."""
 _ROSTER_OVERHEAD = 256
 
 
@@ -45,16 +47,28 @@ class Roster:
 
     @property
     def mean(self) -> tuple[Commitment, ...]:
-        """The averaged commitments; the i-th also reduces part i."""
+        """The averaged commitments."""
         return self.commitments[: self.averaged]
 
+    @property
+    def reducing(self) -> tuple[Commitment, ...]:
+        """Those of them that others can dial; the i-th reduces part i. All, if they say that nobody can be dialled."""
+        return tuple(c for c in self.mean if c.rate) or self.mean
+
     def parts(self, layout: Layout) -> list[tuple[int, int]]:
-        """The leaves `(start, stop)` of every part."""
-        return layout.parts(self.averaged)
+        """The leaves `(start, stop)` of every part: sizes are as the reducers' declared upload rates.
+
+        A reducer sends its part to everybody else, so with equal sizes all would wait for the slowest. No rate counts
+        for more than SPREAD times the median's, or less than a SPREAD-th: there is little to gain by lying.
+        """
+        rates = [c.rate for c in self.reducing]
+        middle = max(1, sorted(rates)[(len(rates) - 1) // 2])
+        return layout.cut([min(max(SPREAD * rate, middle), SPREAD * SPREAD * middle) for rate in rates])
 
     def reducers(self, part: int, redundancy: int = 1) -> list[str]:
         """The hotkeys that reduce a part, `redundancy` of them: its own and the next in averaging order."""
-        return [self.commitments[(part + i) % self.averaged].hotkey for i in range(min(redundancy, self.averaged))]
+        able = self.reducing
+        return [able[(part + i) % len(able)].hotkey for i in range(min(redundancy, len(able)))]
 
 
 def draw(beacon: bytes, hotkey: str) -> bytes:

@@ -74,6 +74,7 @@ class Exchange:
             contribution.tokens,
             contribution.steps,
             state,
+            self.swarm.rate,
         )
         return await self.swarm.publish("commit", window.round, commitment.body())
 
@@ -85,6 +86,7 @@ class Exchange:
     async def agree_on_roster(self, round_: Round, contribution: Contribution | None, state: bytes) -> Roster | None:
         """The roster that this peer follows (see `Leadership.agree`); from then on its `contribution` is on offer."""
         window = round_.window
+        await self.swarm.be_reachable(self.clock.seconds_until(window.commit_end))
         roster = await self.leadership.agree(round_, state)
         if contribution is not None:
             self._mine = (owned(contribution.root, self.own), contribution.leaves)

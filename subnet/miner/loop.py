@@ -72,6 +72,7 @@ class Miner:
             reduced = await exchange.reduce(round_, roster)
             neuron.enter("gather", round_)
             update = await exchange.gather(round_, roster, reduced)
+            self._tell_if_unreachable(update)
         neuron.enter("apply", round_)
         before = neuron.state
         agreement = await neuron.finish(round_, update)
@@ -83,6 +84,14 @@ class Miner:
         await asyncio.to_thread(neuron.save, round_, self.feedback.residual, inner)
         seconds = self.training.seconds
         neuron.report(round_, update, agreement, _told(result, seconds), **_training(result, seconds, contribution))
+
+    def _tell_if_unreachable(self, update: Update) -> None:
+        own, results = self.neuron.signer.ss58, update.results.values()
+        if own in {c.hotkey for c in update.roster.mean} and results and not any(own in r.included for r in results):
+            log.warning(
+                "round %d: no reducer could fetch this miner's contribution; if this machine cannot be dialled (NAT "
+                "without a forwarded port), start it with --swarm.unreachable", update.roster.round,
+            )  # fmt: skip
 
     def contribute(self, result: InnerResult) -> Contribution | None:
         """Pseudo-gradient plus error feedback through the codec; None when not a single step was done."""

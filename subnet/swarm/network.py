@@ -43,6 +43,8 @@ from subnet.waiting import end
 log = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 3.0
+_DIALS = 16
+"""At once, of a peer that nobody can dial."""
 _PORT_FILE = "swarm.port"
 
 Handler = Callable[[StreamInfo, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -58,14 +60,15 @@ class Metagraph(Protocol):
 class Swarm:
     """A running peer; see `start`.
 
-    `peer_id` and `maddrs` (with peer id) are what others reach it by, `store` holds the blobs it offers, `traffic`
-    counts payload bytes by hotkey.
+    `peer_id` and `maddrs` (with peer id; none if nobody can dial it) are what others reach it by, `store` holds the
+    blobs it offers, `traffic` counts payload bytes by hotkey.
     """
 
     def __init__(
         self, config: NodeConfig, signer: Signer, run: RunConfig, block: Callable[[], float], verify: Verify
     ) -> None:
         self.hotkey = signer.ss58
+        self._reachable = config.reachable
         self.run = run
         self.run_id = run_id(run)
         self.traffic = Traffic()
@@ -118,10 +121,11 @@ class Swarm:
         self = cls(config, signer, run, block, verify)
         try:
             control, found = await self._control.start()
-            self.maddrs = _own_addresses(found)
+            own = _own_addresses(found)
             if not config.announce:
-                _keep_port(config.home, self.maddrs)
-            self._book.reach = frozenset(multiaddr.reach(multiaddr.to_bytes(m)) for m in self.maddrs)
+                _keep_port(config.home, own)
+            self._book.reach = frozenset(multiaddr.reach(multiaddr.to_bytes(m)) for m in own)
+            self.maddrs = own if config.reachable else ()
             # The sockets are in a folder of this user's own; hivemind's default is a shared one.
             private: Any = type("PrivateP2P", (P2P,), {"_UNIX_SOCKET_PREFIX": f"/unix{self._claim.sockets}/"})
             self._p2p = await private.replicate(Multiaddr(control))
@@ -152,6 +156,11 @@ class Swarm:
     def peers(self) -> Mapping[str, Peer]:
         """Live peers that can be reached, by hotkey; this one is not among them."""
         return self._book.reachable()
+
+    @property
+    def rate(self) -> int:
+        """What this peer can upload, kB/s; 0 if others cannot dial it."""
+        return self._service.upload.rate if self._reachable else 0
 
     @property
     def alive(self) -> bool:
@@ -233,6 +242,22 @@ class Swarm:
             raise ValueError("the first address must name a peer id (.../p2p/12D3...)")
         peer_id = multiaddr.peer_id_text(plain[0][1])
         return await hello.ask(await self._dialer.open(peer_id, [m for m, _ in plain], hello.PROTOCOL, _HELLO_SECONDS))
+
+    async def be_reachable(self, timeout: float) -> None:
+        """Where others cannot dial this peer: have a connection to every live one, which they can use as well."""
+        if self._reachable:
+            return
+        slots = asyncio.Semaphore(_DIALS)
+
+        async def reach(peer: Peer) -> None:
+            async with slots:
+                with suppress(WireError):  # it is gone, or cannot be dialled either
+                    await self._dialer.connect(peer.peer_id, peer.maddrs, _HELLO_SECONDS)
+
+        dials = [asyncio.create_task(reach(peer)) for peer in self.peers.values() if peer.maddrs]
+        if dials:
+            await asyncio.wait(dials, timeout=timeout)
+        await end(dials)
 
     async def stop(self) -> None:
         """Leave the swarm; no process, socket or task is left behind."""

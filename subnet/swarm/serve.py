@@ -22,7 +22,7 @@ from subnet.diloco.merkle import HASH_BYTES, Tree
 from subnet.swarm.blobs import MAX_LEAVES, MAX_RANGE, MAX_RANGE_BYTES, SMALL_LEAF, WORD_SECONDS
 from subnet.swarm.identity import BadBinding, Binding, Verify, open_binding
 from subnet.swarm.store import BlobStore, Entry
-from subnet.swarm.traffic import Bucket, Traffic
+from subnet.swarm.traffic import Bucket, Traffic, Upload
 from subnet.swarm.wire import CHUNK, WireError, drain, flush, receive, refuse, send
 
 log = logging.getLogger(__name__)
@@ -121,6 +121,7 @@ class BlobService:
         self.word = word
         self.registered: Set[str] = frozenset()
         self.refused: Counter[tuple[str, str]] = Counter()
+        self.upload = Upload(self._now)
         self._open = 0
         self._strange = 0
         self._resting = 0
@@ -292,10 +293,12 @@ class BlobService:
                 raise _Refusal("range out of bounds")
         proof = tree.range_proof(start, stop)
         shown = list(hashes[start:stop]) if size >= SMALL_LEAF * len(leaves) else []
-        await send(writer, [[len(x) for x in leaves], shown, proof], self.limits.stall_seconds)
-        for leaf in leaves:
-            await self._send_bytes(writer, quota, hotkey, leaf)
-        await flush(writer, self.limits.stall_seconds)
+        with self.upload.sending() as sent:
+            await send(writer, [[len(x) for x in leaves], shown, proof], self.limits.stall_seconds)
+            for leaf in leaves:
+                await self._send_bytes(writer, quota, hotkey, leaf)
+            await flush(writer, self.limits.stall_seconds)
+            sent(size)
 
     async def _send_hashes(self, writer: asyncio.StreamWriter, quota: _Quota, hotkey: str, entry: Entry) -> None:
         hashes = (await _tree_of(entry)).levels[0]

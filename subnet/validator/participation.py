@@ -33,6 +33,6 @@ def participation(update: Update, hotkey: str, delivered: bool, redundancy: int)
     held = sum(any(word is not None and hotkey in word.included for word in words) for words in heard.values())
     if delivered and held < len(heard):
         held += 1
-    duties = [p for p in range(update.roster.averaged) if hotkey in update.roster.reducers(p, redundancy)]
+    duties = [p for p in range(len(update.roster.reducing)) if hotkey in update.roster.reducers(p, redundancy)]
     done = sum(hotkey in update.words.get(part, {}) and part not in update.missing for part in duties)
     return held / len(heard) * (1 + done / max(1, len(duties))) / 2

@@ -58,6 +58,23 @@ def test_parts_are_balanced_and_never_empty(named: dict[str, tuple[int, ...]], l
         assert 0 < stop - start <= -(-layout.numel // len(parts)) + largest
 
 
+@settings(max_examples=100, deadline=None)
+@given(shapes, st.integers(1, 40), st.lists(st.integers(1, 16), min_size=1, max_size=40))
+def test_cuts_are_as_the_shares_and_never_empty(
+    named: dict[str, tuple[int, ...]], leaf_size: int, shares: list[int]
+) -> None:
+    layout = Layout.of(named.items(), leaf_size)
+    parts = layout.cut(shares)
+    assert len(parts) == min(len(shares), layout.num_leaves)
+    assert parts[0][0] == 0 and parts[-1][1] == layout.num_leaves
+    assert all(a[1] == b[0] for a, b in pairwise(parts))
+    largest, counted = max(b - a for a, b in layout.leaves), shares[: len(parts)]
+    for (start, stop), share in zip(parts, counted, strict=True):
+        first, last = layout.span(start, stop)
+        if stop - start > 1 and len(parts) < layout.num_leaves:
+            assert last - first <= share * layout.numel / sum(counted) + len(parts) * largest
+
+
 def test_flatten_and_unflatten() -> None:
     named = {"b": torch.randn(8, 3), "a": torch.randn(16), "c": torch.randn(8, 2, 2).to(torch.bfloat16)}
     layout = Layout.of([(k, v.shape) for k, v in named.items()], 10)
@@ -103,3 +120,5 @@ def test_refuses_what_does_not_fit() -> None:
         layout.span(0, layout.num_leaves + 1)
     with pytest.raises(ValueError, match="at least one part"):
         layout.parts(0)
+    with pytest.raises(ValueError, match="share of at least 1"):
+        layout.cut([2, 0])

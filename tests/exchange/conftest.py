@@ -157,8 +157,13 @@ class Village:
         await asyncio.gather(*(peer.swarm.stop() for peer in self.running.values()))
         self.running.clear()
 
-    async def _start(self, i: int) -> Peer:
-        node = NodeConfig(home=self.homes / str(i), host="127.0.0.1", wandb="disabled")
+    async def hide(self, i: int) -> None:
+        """Start a peer again as one that nobody can dial: libp2p itself tells others an address that is closed."""
+        await self.end(self.running[i])
+        self.running[i] = await self._start(i, reachable=False, announce=("/ip4/127.0.0.1/tcp/1",))
+
+    async def _start(self, i: int, **settings: Any) -> Peer:
+        node = NodeConfig(home=self.homes / str(i), host="127.0.0.1", wandb="disabled", **settings)
         bootstrap = [m for peer in self.running.values() for m in peer.swarm.maddrs]
         registered = Rows([Row(s.ss58) for s in SIGNERS])
         swarm = await Swarm.start(node, SIGNERS[i], RUN, registered, self.clock.block, bootstrap=bootstrap)

@@ -40,6 +40,9 @@ def test_a_commitment_survives_the_wire():
         {"steps": True},
         {"tokens": 0},
         {"tokens": RUN.train.batch_size * RUN.model.seq_len + 1},
+        {"rate": -1},
+        {"rate": 2**24 + 1},
+        {"rate": 1.0},
         {"extra": 1},
     ],
 )

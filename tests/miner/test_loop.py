@@ -10,8 +10,10 @@ from subnet.diloco.feedback import ErrorFeedback
 from subnet.diloco.inner import InnerResult
 from subnet.diloco.layout import Layout
 from subnet.diloco.scheme import Scheme
-from subnet.exchange.commitment import norm_limit
+from subnet.exchange.butterfly import PartResult
+from subnet.exchange.commitment import Commitment, norm_limit
 from subnet.exchange.repair import Agreement
+from subnet.exchange.roster import Roster
 from subnet.exchange.round import Update
 from subnet.miner.loop import Miner, _told
 from subnet.model.presets import parameter_shapes
@@ -42,10 +44,9 @@ def gradient(scale: float) -> torch.Tensor:
 
 def averaged_alone() -> Update:
     """A round in which this miner's whole contribution is the mean."""
-    commitment = SimpleNamespace(hotkey="5me")
-    roster = SimpleNamespace(commitments=(commitment,), averaged=1, mean=(commitment,))
-    results = {0: SimpleNamespace(included=frozenset({"5me"}))}
-    return Update(roster, torch.zeros(0), results=results)  # type: ignore[arg-type]
+    commitment = Commitment("5me", b"c" * 32, 1.0, 100, 2, b"s" * 32)
+    roster = Roster(3, "5me", b"r" * 32, b"s" * 32, (commitment,), 1)
+    return Update(roster, torch.zeros(0), results={0: PartResult(0, "5me", b"p" * 32, roster.root, frozenset({"5me"}))})
 
 
 def test_training_is_told_with_its_loss_and_rate():
