@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 SKETCH = 2**15
 """Elements in a sketch: the sampling error of a cosine is 0.6 % (dense codecs), and 256 sketches are 32 MB."""
 
-_ALIKE = {2: 0.985, 3: 0.93, 4: 0.88, 5: 0.85}
+_SAME = 0.985
+"""A cosine that honest peers stay below, without taking anything out: where copies are the majority, what the others
+have in common is the copied one itself."""
+_ALIKE = {2: _SAME, 3: 0.93, 4: 0.88, 5: 0.85}
 """Partial correlations that honest peers stay below when they are so few: two have nobody to tell what is common."""
 _ALIKE_MANY = 0.82
 _ALIKE_MOST = 0.95
@@ -38,19 +41,24 @@ def coordinates(secret: bytes, numel: int, size: int = SKETCH) -> NDArray[np.int
     return np.sort(np.random.default_rng(seed).choice(numel, size, replace=False, shuffle=False)).astype(np.int64)
 
 
+def cosines(sketches: Sketches) -> NDArray[np.float64]:
+    """float64 [n, n]: the cosine of each pair; 0 for a zero sketch, with itself as well."""
+    x = sketches.astype(np.float64)
+    length = np.sqrt((x * x).sum(1))
+    unit = np.divide(x, length[:, None], out=np.zeros_like(x), where=length[:, None] > 0)
+    return np.asarray(unit @ unit.T)
+
+
 def partial_correlations(sketches: Sketches, steps: Sequence[float]) -> NDArray[np.float64]:
     """float64 [n, n]: the cosine of each pair once what the others have in common is taken out of both.
 
     That is two directions: the sum of the other n - 2 unit vectors, and their sum weighted by the inner `steps` that
     each declared, since those who stop early have something in common as well. 0 for a zero sketch. Calibrated on
-    honest peers with a quarter to all of the steps: at most 0.77 among six or more, 0.86 among three (docs/scoring.md).
-    Of an exact or scaled copy it is 1, of one with noise of a quarter of its size 0.75 to 0.97.
+    honest peers with a quarter to all of the steps: at most 0.77 among five or more, 0.92 among three
+    (docs/scoring.md). Of an exact or scaled copy it is 1, of one with noise of a quarter of its size 0.75 to 0.97.
     """
-    x = sketches.astype(np.float64)
-    length = np.sqrt((x * x).sum(1))
-    unit = np.divide(x, length[:, None], out=np.zeros_like(x), where=length[:, None] > 0)
-    c = unit @ unit.T
-    w = np.stack([np.ones(len(x)), np.asarray(steps, dtype=np.float64) / max(steps)])
+    c = cosines(sketches)
+    w = np.stack([np.ones(len(c)), np.asarray(steps, dtype=np.float64) / max(steps)])
     own = np.diag(c)
     along = w @ c  # [2, n]: each with the weighted sums of all
     # Towards the sums over the others of a pair: [2, n, n], the first index of the pair is who looks.
@@ -73,7 +81,8 @@ def partial_correlations(sketches: Sketches, steps: Sequence[float]) -> NDArray[
 
 def groups(sketches: Sketches, steps: Sequence[float]) -> list[frozenset[int]]:
     """Rows that are near-copies of each other, in groups of two and more: the connected ones by absolute partial
-    correlation above what honest peers reach, and above halfway from the round's upper quartile to 1.
+    correlation above what honest peers reach, and above halfway from the round's upper quartile to 1; or by a cosine
+    that is all but 1.
 
     Scale, sign and order do not matter. When some are found, what is common is taken again, with each group as one, so
     that a crowd of copies does not pass for it.
@@ -132,6 +141,7 @@ def _linked(sketches: Sketches, steps: Sequence[float]) -> NDArray[np.bool_]:
     partial = np.abs(partial_correlations(sketches, steps))
     halfway = (1.0 + float(np.quantile(partial[np.triu_indices(n, 1)], 0.75))) / 2
     linked: NDArray[np.bool_] = partial > max(min(_ALIKE_MOST, halfway), _ALIKE.get(n, _ALIKE_MANY))
+    linked |= np.abs(cosines(sketches)) > _SAME
     np.fill_diagonal(linked, False)
     return linked
 
