@@ -36,8 +36,9 @@ from subnet.diloco.outer import outer_step
 from subnet.diloco.state import OuterState
 from subnet.errors import UserError
 from subnet.exchange.agreement import Consensus
+from subnet.exchange.claims import Agreement
+from subnet.exchange.fetch import Stepping
 from subnet.exchange.majority import standings
-from subnet.exchange.repair import Agreement
 from subnet.exchange.roster import Member
 from subnet.exchange.round import Facts, Round, Update
 from subnet.exchange.session import Exchange
@@ -149,7 +150,8 @@ class Neuron:
             await chain.close()
             raise
         exchange = Exchange(run, run_id(run), layout, swarm, clock, signer)
-        consensus = Consensus(swarm, clock, run.rounds, state, exchange.refusals.drop)
+        stepping = Stepping(exchange.scheme.reduced, run.outer)
+        consensus = Consensus(swarm, clock, run.rounds, stepping, node.home, state, exchange.refusals.drop)
         telemetry = Telemetry(node.home, role, signer.ss58, node.wandb, run.name)
         neuron = cls(
             role, flags, node, run, run_id(run), signer, chain, chain_id, clock, swarm, exchange, shards, layout,
@@ -221,7 +223,8 @@ class Neuron:
         Without a roster the state stays as it was: a round in which nobody was averaged changes nothing.
         """
         if update is not None:
-            self.consensus.adopt(await asyncio.to_thread(self._outer_step, update.delta))
+            state = await asyncio.to_thread(self._outer_step, update.delta)
+            self.consensus.step(state, self.exchange.leaves_of(update))
         expected = {self.signer.ss58, *(self.swarm.peers.keys() & self.metagraph.by_hotkey.keys())}
         agreement = await self.consensus.settle(round_.window, standings(self.metagraph.rows), expected)
         self._tell_repair(round_.window, agreement)

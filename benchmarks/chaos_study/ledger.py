@@ -13,8 +13,8 @@ import torch
 from subnet.diloco.inner import InnerResult
 from subnet.diloco.merkle import owned
 from subnet.diloco.state import OuterState
+from subnet.exchange.claims import Agreement
 from subnet.exchange.commitment import Contribution
-from subnet.exchange.repair import Agreement
 from subnet.exchange.round import Round, Update
 from subnet.miner.loop import Miner
 

@@ -5,12 +5,13 @@ Pure: what the chain says of the claimants and what failed before are arguments.
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from subnet.diloco.state import state_digest
+from subnet.exchange.history import KEPT_UPDATES
 from subnet.swarm.records import BadRecord, Record
 
 STAKE_SHARE = 0.01
@@ -24,11 +25,15 @@ _MAX_ROOTS, _MAX_HOTKEYS = 64, 1024
 
 @dataclass(frozen=True)
 class Claim:
-    """One hotkey's signed statement of the state it holds after a round: outer step and Merkle root."""
+    """One hotkey's signed statement of the state it holds after a round: outer step and Merkle root.
+
+    `updates`: roots of the updates that it keeps (`history`), the one that led to this state first.
+    """
 
     hotkey: str
     step: int
     root: bytes
+    updates: tuple[bytes, ...] = ()
 
     @property
     def digest(self) -> bytes:
@@ -37,21 +42,25 @@ class Claim:
 
 @dataclass(frozen=True)
 class Majority:
-    """The state held by most claimants of a round and who holds it; `claims` counts all who spoke."""
+    """The state held by most claimants of a round and who holds it; `claims` counts all who spoke.
+
+    `updates`: roots of the updates that led to it, the last one first, and which of the holders keep each.
+    """
 
     step: int
     root: bytes
     holders: tuple[str, ...]
     claims: int
+    updates: tuple[tuple[bytes, tuple[str, ...]], ...] = ()
 
     @property
     def digest(self) -> bytes:
         return state_digest(self.step, self.root)
 
 
-def claim_body(step: int, root: bytes) -> dict[str, Any]:
+def claim_body(step: int, root: bytes, updates: Sequence[bytes] = ()) -> dict[str, Any]:
     """The record body published under kind ``digest``."""
-    return {"step": step, "root": root}
+    return {"step": step, "root": root, "updates": list(updates)}
 
 
 def open_claim(record: Record) -> Claim:
@@ -59,14 +68,18 @@ def open_claim(record: Record) -> Claim:
 
     A round takes one outer step at most, and rounds are counted from the chain's first block.
     """
-    step, root = record.body.get("step"), record.body.get("root")
-    if record.kind != "digest" or set(record.body) != {"step", "root"}:
+    step, root, updates = (record.body.get(field) for field in ("step", "root", "updates"))
+    if record.kind != "digest" or set(record.body) != {"step", "root", "updates"}:
         raise BadRecord("digest fields")
     if type(step) is not int or not (isinstance(root, bytes) and len(root) == 32):
         raise BadRecord("digest types")
     if not 0 <= step <= record.round + 1:
         raise BadRecord("digest of an impossible step")
-    return Claim(record.hotkey, step, root)
+    if not (isinstance(updates, list) and len(updates) <= min(step, KEPT_UPDATES)):
+        raise BadRecord("digest of impossible updates")
+    if not all(isinstance(update, bytes) and len(update) == 32 for update in updates):
+        raise BadRecord("digest types")
+    return Claim(record.hotkey, step, root, tuple(updates))
 
 
 class Row(Protocol):
@@ -114,20 +127,35 @@ def majority(claims: Iterable[Claim], standing: Mapping[str, Standing], own: Cla
     None when nobody spoke. A lone peer is its own majority: it cannot be told from a swarm of one.
     """
     by_hotkey = {claim.hotkey: claim for claim in claims} | ({own.hotkey: own} if own is not None else {})
-    holders: defaultdict[tuple[int, bytes], list[str]] = defaultdict(list)
+    held: defaultdict[tuple[int, bytes], list[Claim]] = defaultdict(list)
     for claim in by_hotkey.values():
-        holders[claim.step, claim.root].append(claim.hotkey)
-    if not holders:
+        held[claim.step, claim.root].append(claim)
+    if not held:
         return None
 
     def rank(state: tuple[int, bytes]) -> tuple[int, int, int, bool, float, bytes]:
         step, root = state
-        known = [standing.get(hotkey, NOBODY) for hotkey in sorted(holders[state])]
+        known = [standing.get(hotkey, NOBODY) for hotkey in sorted(c.hotkey for c in held[state])]
         mine = own is not None and (own.step, own.root) == state
         return sum(s.established for s in known), len(known), step, mine, sum(s.stake for s in known), root
 
-    step, root = max(holders, key=rank)
-    return Majority(step, root, tuple(sorted(holders[step, root])), len(by_hotkey))
+    step, root = max(held, key=rank)
+    claimants = held[step, root]
+    return Majority(step, root, tuple(sorted(c.hotkey for c in claimants)), len(by_hotkey), _kept(claimants))
+
+
+def _kept(claims: Sequence[Claim]) -> tuple[tuple[bytes, tuple[str, ...]], ...]:
+    """The updates that most claimants of one state name, the last one first, and who keeps each."""
+    kept: list[tuple[bytes, tuple[str, ...]]] = []
+    while True:
+        at = len(kept)
+        claims = [claim for claim in claims if len(claim.updates) > at]
+        if not claims:
+            return tuple(kept)
+        counts = Counter(claim.updates[at] for claim in claims)
+        root = max(counts, key=lambda update: (counts[update], update))
+        claims = [claim for claim in claims if claim.updates[at] == root]
+        kept.append((root, tuple(sorted(claim.hotkey for claim in claims))))
 
 
 class Undelivered:
@@ -170,17 +198,3 @@ class Undelivered:
         failed, until = self._states.get(digest, (frozenset(), -1))
         return round_index <= until and holders <= failed
 
-
-def differing_runs(mine: Sequence[bytes], theirs: Sequence[bytes], longest: int) -> list[tuple[int, int]]:
-    """Runs `[start, stop)` of leaves, at most `longest` each, that cover every index where the hashes differ."""
-    if len(mine) != len(theirs):
-        raise ValueError(f"states of {len(mine)} and {len(theirs)} leaves cannot be compared")
-    runs: list[tuple[int, int]] = []
-    for index, (a, b) in enumerate(zip(mine, theirs, strict=True)):
-        if a == b:
-            continue
-        if runs and runs[-1][1] == index and index - runs[-1][0] < longest:
-            runs[-1] = (runs[-1][0], index + 1)
-        else:
-            runs.append((index, index + 1))
-    return runs

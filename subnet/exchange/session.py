@@ -127,6 +127,14 @@ class Exchange:
                 update.delta[slice(*layout.span(*run))] = 0.0
         return update
 
+    def leaves_of(self, update: Update) -> list[bytes]:
+        """A gathered round's reduced leaves, one for each of the layout's, empty where a part is missing."""
+        leaves: list[bytes] = []
+        for part, (start, stop) in enumerate(update.roster.parts(self.scheme.layout)):
+            there = None if part in update.missing else self.swarm.store.get(update.results[part].root)
+            leaves += there or [b""] * (stop - start)
+        return leaves
+
     async def pull_contribution(self, window: Window, commitment: Commitment, deadline_block: float) -> Sequence[bytes]:
         """Every leaf of a contribution, verified against its root. Raises FetchError when it cannot be had in time."""
         return await self._pull_leaves(commitment, 0, self.scheme.layout.num_leaves, deadline_block)

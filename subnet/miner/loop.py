@@ -20,8 +20,8 @@ from subnet.diloco.inner import InnerResult
 from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.diloco.state import OuterState
 from subnet.exchange.butterfly import carry_factor
+from subnet.exchange.claims import Agreement
 from subnet.exchange.commitment import Contribution, norm_limit
-from subnet.exchange.repair import Agreement
 from subnet.exchange.round import Round, Update
 from subnet.miner.training import Training
 from subnet.neuron import Neuron

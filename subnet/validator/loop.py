@@ -20,8 +20,8 @@ import torch
 
 from subnet.chain.client import WeightsOutcome
 from subnet.chain.errors import ChainUnreachable
+from subnet.exchange.claims import Agreement, claims_of
 from subnet.exchange.commitment import Commitment
-from subnet.exchange.repair import Agreement, claims_of
 from subnet.exchange.round import Round, Update
 from subnet.exchange.window import Window
 from subnet.neuron import MAX_UIDS, Neuron

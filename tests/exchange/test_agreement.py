@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any, cast
 
 import pytest
 import torch
 
+from subnet.diloco.codec import reduced_codec_of
 from subnet.diloco.layout import Layout
 from subnet.diloco.state import OuterState
-from subnet.exchange import repair
+from subnet.exchange import fetch
 from subnet.exchange.agreement import Consensus
+from subnet.exchange.claims import Agreement, publish_claim
 from subnet.exchange.majority import Standing, claim_body
-from subnet.exchange.repair import Agreement, publish_claim
 
 from .conftest import RUN, Peer, Play, Village
 
 SMALL = Layout.of([("a", (64, 32)), ("b", (8, 16))], 256)
+STEPPING = fetch.Stepping(reduced_codec_of(RUN.codec), RUN.outer)
 EARNER = Standing(established=True)
 seeds = itertools.count(5000)
 
 
 @pytest.fixture(autouse=True)
 def _short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair, "PATIENCE_SECONDS", 4.0)
+    monkeypatch.setattr(fetch, "PATIENCE_SECONDS", 4.0)
 
 
 def random_state(step: int) -> OuterState:
@@ -34,7 +37,8 @@ def random_state(step: int) -> OuterState:
 
 
 def consensus(play: Play, peer: Peer, state: OuterState) -> Consensus:
-    return Consensus(peer.swarm, play.clock, RUN.rounds, state, lambda window, hotkey, error: None)  # type: ignore[arg-type]
+    home, clock = play.village.homes / peer.hotkey, cast(Any, play.clock)
+    return Consensus(peer.swarm, clock, RUN.rounds, STEPPING, home, state, lambda window, hotkey, error: None)
 
 
 async def lie(play: Play, peer: Peer, step: int) -> None:

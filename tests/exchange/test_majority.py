@@ -14,7 +14,6 @@ from subnet.exchange.majority import (
     Standing,
     Undelivered,
     claim_body,
-    differing_runs,
     majority,
     open_claim,
     standings,
@@ -224,22 +223,19 @@ def test_what_is_remembered_is_bounded():
     assert undelivered.believable([Claim("h2999", 2999, A)], 11) == []
 
 
-# Leaves and records ---------------------------------------------------------------------------------------------------
+def test_the_updates_are_those_that_most_holders_name_and_their_keepers_are_known():
+    heard = [
+        Claim("h0", 9, A, (B, C, A)),
+        Claim("h1", 9, A, (B, C)),
+        Claim("h2", 9, A, (B, A)),
+        Claim("h3", 9, A),
+        Claim("h4", 8, B, (A,)),
+    ]
+    assert majority(heard, {}).updates == ((B, ("h0", "h1", "h2")), (C, ("h0", "h1")), (A, ("h0",)))
+    assert majority(heard[3:4], {}).updates == ()
 
 
-@given(st.lists(st.booleans(), min_size=1, max_size=200), st.integers(1, 16))
-def test_runs_cover_exactly_the_leaves_that_differ(same, longest):
-    mine = [b"x"] * len(same)
-    theirs = [b"x" if s else b"y" for s in same]
-    runs = differing_runs(mine, theirs, longest)
-    covered = [i for start, stop in runs for i in range(start, stop)]
-    assert covered == [i for i, s in enumerate(same) if not s]
-    assert all(0 < stop - start <= longest for start, stop in runs)
-
-
-def test_states_of_other_sizes_are_refused():
-    with pytest.raises(ValueError, match="cannot be compared"):
-        differing_runs([b"x"], [b"x", b"y"], 4)
+# Records ---------------------------------------------------------------------------------------------------
 
 
 def test_claims_are_checked():
@@ -248,6 +244,8 @@ def test_claims_are_checked():
 
     assert open_claim(record()) == Claim("h0", 5, A)
     assert open_claim(record(step=8)).step == 8
-    for change in ({"step": 9}, {"step": -1}, {"step": True}, {"step": 2**39}, {"root": b"short"}, {"more": 1}):
+    assert open_claim(record(updates=[B, C])) == Claim("h0", 5, A, (B, C))
+    for change in ({"step": 9}, {"step": -1}, {"step": True}, {"step": 2**39}, {"root": b"short"}, {"more": 1},
+                   {"updates": [A] * 6}, {"updates": [b"short"]}, {"updates": A}):  # fmt: skip
         with pytest.raises(BadRecord):
             open_claim(record(**change))

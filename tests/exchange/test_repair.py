@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 
+from subnet.diloco.codec import reduced_codec_of
 from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import HASH_BYTES
 from subnet.diloco.state import OuterState
-from subnet.exchange.majority import Claim, Majority, majority
-from subnet.exchange.repair import RUN_LEAVES, await_claims, claims_of, fetch_state, publish_claim
+from subnet.exchange.claims import await_claims, claims_of, publish_claim
+from subnet.exchange.fetch import RUN_LEAVES, StateFetch, Stepping
+from subnet.exchange.majority import Claim, Majority, claim_body, majority
+from subnet.exchange.unfinished import Unfinished
 from subnet.swarm.blobs import FetchError
+from subnet.swarm.network import Swarm
 
-from .conftest import DEADLINE, Peer, Play, Village
+from .conftest import DEADLINE, RUN, Peer, Play, Village
 
 LARGE = Layout.of([("a", (64, 1536)), ("b", (8, 1024)), ("c", (16,))], 1024)
+STEPPING = Stepping(reduced_codec_of(RUN.codec), RUN.outer)
 SECONDS = 2.0
 """What a fetch gets that must fail."""
 
@@ -57,6 +62,13 @@ def held_by(peers: Sequence[Peer], state: OuterState, step: int | None = None) -
 
 def never(hotkey: str, reason: object) -> None:
     raise AssertionError(f"dropped something of {hotkey}: {reason}")
+
+
+async def fetch_state(
+    swarm: Swarm, target: Majority, mine: OuterState, seconds: float, progress: Callable[[int, int], None]
+) -> tuple[OuterState, int, int]:
+    fetch = StateFetch(swarm, STEPPING, target, Unfinished.of(mine), progress)
+    return await fetch.run(seconds), fetch.leaves, fetch.received
 
 
 async def repaired(peer: Peer, target: Majority, mine: OuterState, seconds: float = DEADLINE) -> tuple[OuterState, int]:
@@ -260,7 +272,7 @@ def test_malformed_claims_are_dropped_and_do_not_count(village: Village) -> None
         play = await village.open_round(2)
         liar, honest = play.peers
         dropped: list[tuple[str, str]] = []
-        await liar.swarm.publish("digest", play.window.round, {"step": -1, "root": b"r" * 32})
+        await liar.swarm.publish("digest", play.window.round, claim_body(-1, b"r" * 32))
         await play.all_see("digest", {liar.hotkey})
         await publish_claim(honest.swarm, play.window.round, random_state())
         drop = lambda hotkey, why: dropped.append((hotkey, str(why)))  # noqa: E731

@@ -11,8 +11,8 @@ from subnet.diloco.inner import InnerResult
 from subnet.diloco.layout import Layout
 from subnet.diloco.scheme import Scheme
 from subnet.exchange.butterfly import PartResult
+from subnet.exchange.claims import Agreement
 from subnet.exchange.commitment import Commitment, norm_limit
-from subnet.exchange.repair import Agreement
 from subnet.exchange.roster import Roster
 from subnet.exchange.round import Update
 from subnet.miner.loop import Miner, _told
