@@ -70,6 +70,10 @@ class Roster:
         able = self.reducing
         return [able[(part + i) % len(able)].hotkey for i in range(min(redundancy, len(able)))]
 
+    def duties(self, hotkey: str, parts: int, redundancy: int = 1) -> list[int]:
+        """Of so many parts, those that it reduces: none where others cannot dial it, or where it is not averaged."""
+        return [part for part in range(parts) if hotkey in self.reducers(part, redundancy)]
+
 
 def draw(beacon: bytes, hotkey: str) -> bytes:
     """The hotkey's place in this round's order: blake2b-256 of beacon and hotkey, compared as bytes."""

@@ -102,7 +102,7 @@ class Exchange:
     async def reduce(self, round_: Round, roster: Roster) -> list[ReducedPart]:
         """Pull, check, aggregate and offer the parts this peer reduces; none of which nobody delivered anything."""
         window, runs = round_.window, roster.parts(self.scheme.layout)
-        duties = [part for part in range(len(runs)) if self.own in roster.reducers(part, self.redundancy)]
+        duties = roster.duties(self.own, len(runs), self.redundancy)
         made = await asyncio.gather(*(self._reduce_part(window, roster, part, *runs[part]) for part in duties))
         return [part for part in made if part is not None]
 

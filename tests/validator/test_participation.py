@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from subnet.exchange.butterfly import PartResult
@@ -56,9 +58,20 @@ def test_a_single_reducer_that_leaves_somebody_out_costs_it_nothing() -> None:
 
 
 def test_a_part_that_was_not_reduced_or_could_not_be_had_counts_half() -> None:
-    assert participation(update(*ALL[1:]), "a", True, 1) == 0.5
+    assert participation(update(*ALL[1:], missing=[0]), "a", True, 1) == 0.5
     assert participation(update(*ALL, missing=[0]), "a", True, 1) == 0.5
-    assert participation(update(*ALL[1:]), "b", True, 1) == 1.0
+    assert participation(update(*ALL[1:], missing=[0]), "b", True, 1) == 1.0
+
+
+def test_who_has_no_part_to_reduce_is_not_punished_for_it() -> None:
+    hidden = replace(ROSTER, commitments=(*ROSTER.commitments[:3], replace(ROSTER.commitments[3], rate=0)), averaged=4)
+    assert hidden.duties("d", 3, 2) == [] and hidden.duties("c", 3) == [2]
+    words = [word(part, "abcd") for part in range(3)]
+    assert [participation(replace(update(*words), roster=hidden), name, True, 1) for name in NAMES] == [1.0] * 4
+    undelivered = replace(update(*(word(part, "abc") for part in range(3))), roster=hidden)
+    assert participation(undelivered, "d", False, 1) == 0.0
+    # A model of fewer leaves than there are peers has no part for the last of them.
+    assert participation(update(*words), "d", True, 1) == 1.0
 
 
 def test_with_spare_reducers_each_owes_its_own_word_on_every_part_it_has() -> None:
