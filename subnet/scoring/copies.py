@@ -18,11 +18,13 @@ SKETCH = 2**15
 _SAME = 0.985
 """A cosine that honest peers stay below, without taking anything out: where copies are the majority, what the others
 have in common is the copied one itself."""
-_ALIKE = {2: _SAME, 3: 0.93, 4: 0.88, 5: 0.85}
-"""Partial correlations that honest peers stay below when they are so few: two have nobody to tell what is common."""
-_ALIKE_MANY = 0.82
+_ALIKE = (_SAME, 0.93, 0.88, 0.85, 0.82)
+"""Partial correlations that honest pairs stay below, by how many others trained about as much: without any, nobody can
+tell what such training has in common. The last is for all above."""
+_AS_MUCH = 0.75
+"""Steps of another, against those of the pair's lesser, from which on it trained about as much."""
 _ALIKE_MOST = 0.95
-_KNOWN = 0.15
+_KNOWN = 0.12
 """A contribution whose unexplained share is below this part of the round's median is last round's news."""
 
 Sketch = NDArray[np.float32]
@@ -140,7 +142,11 @@ def _linked(sketches: Sketches, steps: Sequence[float]) -> NDArray[np.bool_]:
     n = len(sketches)
     partial = np.abs(partial_correlations(sketches, steps))
     halfway = (1.0 + float(np.quantile(partial[np.triu_indices(n, 1)], 0.75))) / 2
-    linked: NDArray[np.bool_] = partial > max(min(_ALIKE_MOST, halfway), _ALIKE.get(n, _ALIKE_MANY))
+    declared = np.asarray(steps, dtype=np.float64)
+    lesser = np.minimum(declared[:, None], declared[None])
+    peers = (declared >= _AS_MUCH * lesser[:, :, None]).sum(2) - 2  # the pair itself is among them
+    alike = np.asarray(_ALIKE)[np.minimum(peers, len(_ALIKE) - 1)]
+    linked: NDArray[np.bool_] = partial > np.maximum(min(_ALIKE_MOST, halfway), alike)
     linked |= np.abs(cosines(sketches)) > _SAME
     np.fill_diagonal(linked, False)
     return linked

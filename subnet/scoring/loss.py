@@ -5,7 +5,9 @@ From Gauntlet (arXiv:2505.21684, section 3): compare the drop on assigned data w
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -118,12 +120,31 @@ def excess(
     return float(e.mean()), error
 
 
+def plausible(norms: Sequence[float], steps: Sequence[int]) -> list[float]:
+    """Factor in 0..1 for each contribution that shortens it to a length its declared inner steps make plausible.
+
+        min(1, max(median norm, steps_i * median(norm / steps)) / norm_i)        medians over the norms above 0
+
+    Whoever scales its contribution up gains nothing by it. The plain clip at the median norm, as the mean has it, would
+    take the work of those who train more than most from them: a pseudo-gradient grows with its steps, between their
+    square root and in proportion.
+    """
+    real = [(norm, count) for norm, count in zip(norms, steps, strict=True) if norm > 0]
+    if not real:
+        return [1.0] * len(norms)
+    middle, rate = median(norm for norm, _ in real), median(norm / count for norm, count in real)
+    return [
+        min(1.0, max(middle, rate * count) / norm) if norm > 0 else 1.0
+        for norm, count in zip(norms, steps, strict=True)
+    ]
+
+
 def apply_fraction(theta: Vector, delta: Vector, factor: float) -> Vector:
     """theta - factor * delta: a small step along one pseudo-gradient (start minus end of the inner loop).
 
     `theta`, `delta`: flat fp32 vectors of equal shape, numpy or torch; neither is changed. Gauntlet steps by a
     fraction of the outer learning rate, so that a contribution is judged where the loss is still near linear.
-    Pass `eval_lr` times the norm clip that the mean applies, or a peer gains by scaling its contribution up.
+    Pass `eval_lr` times what `plausible` gives, or a peer gains by scaling its contribution up.
     Raises ValueError when the shapes differ (broadcasting would hide it).
     """
     if theta.shape != delta.shape:

@@ -24,35 +24,37 @@ def probability(odds: float) -> float:
     return 0.0 if odds <= -PASSED else 1.0 / (1.0 + math.exp(-odds))
 
 
-def reference(losses: Mapping[str, LossScore], odds: Mapping[str, float]) -> float:
-    """The excess (nats a token) that training on one's data gives in this round, at least 0.
+def reference(losses: Mapping[str, LossScore], odds: Mapping[str, float]) -> tuple[float, float]:
+    """(what training on one's data gives in this round, nats a token; how sure the round is of that, 0..1).
 
-    The median of all excesses, each weighing what its owner is trusted, less the median's own standard error (1.25
-    se/sqrt(n)): where the round cannot tell, it says little. Of a weighted median no minority can be the judge, however
-    much it overfits; known cheats weigh nothing.
+    The first is the median m of all excesses, each weighing what its owner is trusted: of a weighted median no minority
+    can be the judge, however much it overfits, and known cheats weigh nothing. The second is 1 - e/m, with e the
+    median's own standard error (1.25 se/sqrt(n)). (0, 0) where m is not above e: the round cannot tell.
     """
     known = [(loss.excess, loss.excess_se, probability(odds.get(h, 0.0))) for h, loss in losses.items()
              if math.isfinite(loss.excess_se)]  # fmt: skip
     trusted = sum(weight for *_, weight in known)
     if trusted <= 0:
-        return 0.0
+        return 0.0, 0.0
     middle = _weighted_median([(x, weight) for x, _, weight in known])
-    error = _weighted_median([(se, weight) for _, se, weight in known])
-    return max(0.0, middle - 1.25 * error / math.sqrt(max(1.0, trusted)))
+    error = 1.25 * _weighted_median([(se, weight) for _, se, weight in known]) / math.sqrt(max(1.0, trusted))
+    return (middle, 1 - error / middle) if middle > error else (0.0, 0.0)
 
 
 def update(odds: Mapping[str, float], losses: Mapping[str, LossScore]) -> dict[str, float]:
     """Log odds after one round, of the hotkeys in `losses`; before their first they are 0.
 
-    With g the `reference`, x +- s a peer's excess, both hypotheses Gaussian with variance v = s^2 + (g/2)^2 (honest
-    peers spread by about half of g besides the error):    log odds += (g x - g^2/2) / v,   at most `STEP` either way.
+    With (m, c) the `reference`, x +- s a peer's excess, both hypotheses Gaussian around m and 0 with variance
+    v = s^2 + (m/2)^2 (honest peers spread by about half of m besides the error):
+
+        log odds += c (m x - m^2/2) / v        at most `STEP` either way
     """
-    g = reference(losses, odds)
+    m, sure = reference(losses, odds)
     after = {}
     for hotkey, loss in losses.items():
         before = odds.get(hotkey, 0.0)
-        variance = loss.excess_se**2 + (g / 2) ** 2
-        step = (g * loss.excess - g * g / 2) / variance if g > 0 and math.isfinite(variance) else 0.0
+        variance = loss.excess_se**2 + (m / 2) ** 2
+        step = sure * (m * loss.excess - m * m / 2) / variance if m > 0 and math.isfinite(variance) else 0.0
         after[hotkey] = min(SURE, max(-SURE, before + min(STEP, max(-STEP, step))))
     return after
 

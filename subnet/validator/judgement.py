@@ -15,13 +15,13 @@ import torch
 from numpy.typing import NDArray
 
 from subnet.config import RunConfig
-from subnet.diloco.aggregate import clip_factors, norm
+from subnet.diloco.aggregate import norm
 from subnet.diloco.codec import CodecError, decode_part
 from subnet.diloco.scheme import Scheme
 from subnet.exchange.commitment import NORM_TOLERANCE, Commitment
 from subnet.exchange.round import Update
 from subnet.scoring import copies
-from subnet.scoring.loss import LossScore, excess, paired
+from subnet.scoring.loss import LossScore, excess, paired, plausible
 from subnet.scoring.order import undecided
 from subnet.scoring.table import Observation
 from subnet.swarm.records import BadRecord
@@ -81,7 +81,7 @@ class Judgement:
         roster = case.update.roster
         listed = [*roster.commitments, *case.omitted]
         self.wanted: Sequence[Commitment] = [c for c in listed if c.hotkey in case.uids]
-        clips = clip_factors([c.norm for c in listed])
+        clips = plausible([c.norm for c in listed], [c.steps for c in listed])
         self._clips = {c.hotkey: clip for c, clip in zip(listed, clips, strict=True)}
         self._audit = Audit(judge.scheme, case.update, case.audit_beacon, judge.run.scoring.audit_rate)
         self._own: dict[str, Losses] = {}

@@ -72,6 +72,18 @@ def test_of_honest_peers_at_any_speed_nobody_is_flagged(n: int) -> None:
         assert stale(now, last, set(now)) == set()
 
 
+@pytest.mark.parametrize("fast", [1, 2, 3, 4])
+def test_a_few_fast_peers_among_slow_ones_have_nobody_to_tell_what_is_theirs_in_common(fast: int) -> None:
+    for seed in range(10):
+        crowd = Crowd(seed, 10)
+        crowd.steps = [16] * fast + [4] * (10 - fast)
+        common, along = crowd.rng.normal(size=(2, SIZE))
+        now = crowd.of(common, 3 * along)
+        assert groups(now, crowd.steps) == []
+        copied = np.vstack([now, now[:1]])
+        assert groups(copied, [*crowd.steps, 16]) == [frozenset({0, 10})]
+
+
 @pytest.mark.parametrize("n", [2, 4, 12, 60])
 @pytest.mark.parametrize("kind", ["exact", "scaled", "sign", "noise of a quarter"])
 def test_copies_in_many_forms_are_found(n: int, kind: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subnet.scoring.ratings import PRIOR_MU, Rating, ranks_of, update
+from subnet.scoring.ratings import PRIOR_MU, Rating, beats, ranks_of, update
 
 BETA, TAU = 25 / 6, 25 / 300
 
@@ -67,3 +67,10 @@ def test_a_better_result_never_lowers_the_rating() -> None:
 def test_nan_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         update({}, {"a": math.nan, "b": 1.0}, BETA, TAU)
+
+
+def test_beats_is_a_probability_that_needs_both_to_be_known() -> None:
+    assert beats(Rating(), Rating(), BETA) == 0.5
+    assert beats(Rating(30, 1), Rating(20, 1), BETA) == pytest.approx(1 - beats(Rating(20, 1), Rating(30, 1), BETA))
+    assert 0.9 < beats(Rating(30, 1), Rating(20, 1), BETA) < 1
+    assert beats(Rating(30, 8), Rating(20, 1), BETA) < beats(Rating(30, 1), Rating(20, 1), BETA)

@@ -24,13 +24,14 @@ def test_probability_is_one_half_for_a_newcomer_and_nothing_for_who_failed() -> 
 def test_reference_is_what_training_gives_in_this_round_and_known_cheats_weigh_nothing() -> None:
     workers = {f"w{n}": shown(0.05) for n in range(4)}
     cheats = {f"c{n}": shown(0.0) for n in range(3)}
-    assert reference(workers | cheats, {}) == pytest.approx(0.05 - 1.25 * 0.005 / math.sqrt(3.5))
+    level, sure = reference(workers | cheats, {})
+    assert level == 0.05 and sure == pytest.approx(1 - 1.25 * 0.1 / math.sqrt(3.5))
     crowd = {f"c{n}": shown(9.0) for n in range(3)}  # a minority that overfits does not set the standard
-    assert reference(workers | crowd, {}) < 0.06
+    assert reference(workers | crowd, {})[0] == 0.05
     many = {f"c{n}": shown(0.0) for n in range(40)}
-    assert reference(workers | many, dict.fromkeys(many, -PASSED)) > 0.04
-    assert reference({}, {}) == reference({"a": shown(0.1, math.inf)}, {}) == 0.0
-    assert reference({"a": shown(-0.1)}, {}) == 0.0
+    assert reference(workers | many, dict.fromkeys(many, -PASSED))[0] == 0.05
+    for unclear in ({}, {"a": shown(0.1, math.inf)}, {"a": shown(-0.1)}, {"a": shown(0.001)}):
+        assert reference(unclear, {}) == (0.0, 0.0)
 
 
 def test_a_round_that_cannot_tell_changes_little() -> None:
