@@ -19,6 +19,7 @@ from subnet.diloco.merkle import leaf_hash
 from subnet.diloco.merkle import root as merkle_root
 from subnet.exchange.commitment import Commitment, open_commitment
 from subnet.swarm.records import MAX_RECORD_BYTES, BadRecord, open_record
+from subnet.swarm.traffic import UNKNOWN_RATE
 
 SPREAD = 4
 """How many times larger or smaller than the median's a reducer's part may be."""
@@ -58,12 +59,9 @@ class Roster:
     def parts(self, layout: Layout) -> list[tuple[int, int]]:
         """The leaves `(start, stop)` of every part: sizes are as the reducers' declared upload rates.
 
-        A reducer sends its part to everybody else, so with equal sizes all would wait for the slowest. No rate counts
-        for more than SPREAD times the median's, or less than a SPREAD-th: there is little to gain by lying.
+        A reducer sends its part to everybody else, so with equal sizes all would wait for the slowest.
         """
-        rates = [c.rate for c in self.reducing]
-        middle = max(1, sorted(rates)[(len(rates) - 1) // 2])
-        return layout.cut([min(max(SPREAD * rate, middle), SPREAD * SPREAD * middle) for rate in rates])
+        return layout.cut(shares([c.rate for c in self.reducing]))
 
     def reducers(self, part: int, redundancy: int = 1) -> list[str]:
         """The hotkeys that reduce a part, `redundancy` of them: its own and the next in averaging order."""
@@ -73,6 +71,18 @@ class Roster:
     def duties(self, hotkey: str, parts: int, redundancy: int = 1) -> list[int]:
         """Of so many parts, those that it reduces: none where others cannot dial it, or where it is not averaged."""
         return [part for part in range(parts) if hotkey in self.reducers(part, redundancy)]
+
+
+def shares(rates: Sequence[int]) -> list[int]:
+    """The parts' sizes, relative to each other, by what their reducers can upload (kB/s; UNKNOWN_RATE and 0: unknown).
+
+    In proportion, filled up or cut off at a SPREAD-th and SPREAD times the (lower) median of the known rates, which
+    stands for the unknown ones as well: there is little to gain by declaring a wrong one.
+    """
+    known = sorted(rate for rate in rates if rate > UNKNOWN_RATE) or [1]
+    middle = known[(len(known) - 1) // 2]
+    full = (SPREAD * (rate if rate > UNKNOWN_RATE else middle) for rate in rates)
+    return [min(max(share, middle), SPREAD * SPREAD * middle) for share in full]
 
 
 def draw(beacon: bytes, hotkey: str) -> bytes:

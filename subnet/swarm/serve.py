@@ -297,8 +297,8 @@ class BlobService:
             await send(writer, [[len(x) for x in leaves], shown, proof], self.limits.stall_seconds)
             for leaf in leaves:
                 await self._send_bytes(writer, quota, hotkey, leaf)
+                sent(len(leaf))
             await flush(writer, self.limits.stall_seconds)
-            sent(size)
 
     async def _send_hashes(self, writer: asyncio.StreamWriter, quota: _Quota, hotkey: str, entry: Entry) -> None:
         hashes = (await _tree_of(entry)).levels[0]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 MAX_RATE = 2**24
 """kB/s, 134 Gbit/s."""
 UNKNOWN_RATE = 1
-"""kB/s, of a peer that has not sent enough yet to know."""
+"""Of a peer that has not sent enough yet to know."""
 _TELLING_BYTES = 8e6
-_REMEMBERED_BYTES = 256e6
+_REMEMBERED_BYTES = 64e6
+_WINDOW_SECONDS = 0.5
+_MAX_WINDOWS = 1024
+_SETTLE_SECONDS = 0.1
+"""Added to every time in which something is sent: the last of it is in buffers by then, and not there yet."""
 
 
 @dataclass
@@ -24,9 +30,11 @@ class Traffic:
 
 
 class Upload:
-    """What a link gives when it is asked for much: bytes sent by the seconds in which any were on their way.
+    """What a link gives when it is asked for much: half of the last bytes went at `rate` or faster.
 
-    `now()` is in seconds. Idle time does not count, so a peer that is asked for little does not look slow.
+    Only seconds count in which something is sent, so a peer that is asked for little does not look slow; and by bytes,
+    not by seconds, or a single receiver that is slow to take what it asked for would make everybody look as slow as
+    itself. `now()` is in seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -34,11 +42,12 @@ class Upload:
         self._sending = 0
         self._since = 0.0
         self._seconds = 0.0
-        self._bytes = 0.0
+        self._bytes = 0
+        self._windows: deque[tuple[float, int]] = deque(maxlen=_MAX_WINDOWS)
 
     @contextmanager
     def sending(self) -> Iterator[Callable[[int], None]]:
-        """While something is sent; what is given is told of the bytes that went."""
+        """While something is sent; what is given is told of the bytes that go."""
         if not self._sending:
             self._since = self._now()
         self._sending += 1
@@ -47,21 +56,36 @@ class Upload:
         finally:
             self._sending -= 1
             if not self._sending:
-                self._seconds += self._now() - self._since
-                if self._bytes > _REMEMBERED_BYTES:
-                    self._bytes, self._seconds = self._bytes / 2, self._seconds / 2
+                self._pass_time(_SETTLE_SECONDS)
 
     @property
     def rate(self) -> int:
-        """kB/s, rounded down to a power of two so that it is the same for as long as it is about the same."""
-        seconds = self._seconds + (self._now() - self._since if self._sending else 0.0)
-        if self._bytes < _TELLING_BYTES or seconds <= 0.0:
+        """kB/s, rounded down to three binary digits, from 2 on; UNKNOWN_RATE before it is known."""
+        windows = sorted(self._windows, reverse=True)
+        passed = list(accumulate(size for _, size in windows))
+        if not passed or passed[-1] < _TELLING_BYTES:
             return UNKNOWN_RATE
-        rate = int(self._bytes / seconds / 1000)
-        return min(MAX_RATE, max(UNKNOWN_RATE, 1 << max(0, rate.bit_length() - 1)))
+        return quantised(int(windows[bisect_left(passed, passed[-1] / 2)][0] / 1000))
 
     def _sent(self, num_bytes: int) -> None:
         self._bytes += num_bytes
+        self._pass_time(0.0)
+
+    def _pass_time(self, settling: float) -> None:
+        now = self._now()
+        self._seconds += now - self._since + settling
+        self._since = now
+        if self._seconds >= _WINDOW_SECONDS:
+            self._windows.append((self._bytes / self._seconds, self._bytes))
+            self._bytes, self._seconds = 0, 0.0
+            while sum(size for _, size in self._windows) - self._windows[0][1] > _REMEMBERED_BYTES:
+                self._windows.popleft()
+
+
+def quantised(rate: int) -> int:
+    """A measured rate, kB/s, as it is declared: three binary digits, so that it tells little of what a peer does."""
+    digits = max(0, rate.bit_length() - 3)
+    return min(MAX_RATE, max(UNKNOWN_RATE + 1, rate >> digits << digits))
 
 
 @dataclass
