@@ -68,10 +68,10 @@ async def measure() -> tuple[bool, Figures]:
     torch.set_num_threads(1)
     run = load_run("demo")
     with tempfile.TemporaryDirectory() as cache:
-        case, leaves, judge = _round(run, Path(cache))
+        case, leaves, judge = a_round(run, Path(cache))
         rounds = []
         for number in range(REPEATS):
-            rounds.append(_judged(case, leaves, judge))
+            rounds.append(judged(case, leaves, judge))
             say(f"run {number + 1} of {REPEATS}: " + ", ".join(f"{k} {v:.4g}" for k, v in rounds[-1].items()))
         best = min(rounds, key=lambda figures: figures["times_of_its_forward_passes"])
         held = _held(case, leaves, judge)
@@ -85,7 +85,7 @@ async def measure() -> tuple[bool, Figures]:
     return ok, {**shape, **{k: float(f"{v:.4g}") for k, v in best.items()}, **costs, **memory, "1b": big}
 
 
-def _round(run: RunConfig, cache: Path) -> tuple[Case, dict[str, list[bytes]], Judge]:
+def a_round(run: RunConfig, cache: Path) -> tuple[Case, dict[str, list[bytes]], Judge]:
     """MINERS contributions to one round, reduced by all of them, and a judge."""
     shards = prepare(run.data, cache, run.model.seq_len)
     layout = Layout.of(parameter_shapes(run.model).items(), run.codec.leaf_size)
@@ -121,7 +121,7 @@ def _reduced(scheme: Scheme, roster: Roster, deltas: list[torch.Tensor]) -> Upda
     return update
 
 
-def _judged(case: Case, leaves: dict[str, list[bytes]], judge: Judge) -> dict[str, float]:
+def judged(case: Case, leaves: dict[str, list[bytes]], judge: Judge) -> dict[str, float]:
     """One round judged: what it cost, in CPU seconds."""
     watch = Stopwatch()
     evaluation.evaluate = watch  # type: ignore[assignment]

@@ -260,5 +260,16 @@ class ScoringConfig(Strict):
     """Averaged evidence of work, as a share of the round's best, below which a miner earns nothing."""
     audit_rate: Fraction = 0.1
     """Share of the reduced parts that a validator makes again from the contributions, drawn by a later block's hash."""
+    replay_rate: Fraction = 0.02
+    """Share of the contributions of whose inner steps a validator repeats some, drawn by a later block's hash."""
+    replay_steps: Count = 5
+    """Inner steps between two committed states of a miner, which is what one audit repeats (docs/replay.md)."""
+    replay_penalty: Annotated[int, Range(0, 512)] = 100
+    """Rounds without pay after an audit that failed; below 1 / replay_rate, leaving out steps would pay."""
     burn: Fraction = 0.0
     """Share of the weight given to the subnet owner's uid."""
+
+    def _check(self) -> None:
+        if self.replay_rate * self.replay_penalty < 1 and self.replay_rate > 0:
+            why = f"must be at least 1 / replay_rate ({1 / self.replay_rate:g}), got {self.replay_penalty}"
+            raise self._fail("replay_penalty", why)

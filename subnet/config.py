@@ -59,6 +59,8 @@ __all__ = [
 
 MAX_BYTES = 64 * 1024
 """Largest run file or wire form that is read at all."""
+MAX_SEGMENTS = 256
+"""Most pieces that an audit's record cuts a round's inner steps into."""
 NODE_LOCAL = ("data.path",)
 """Fields that peers need not agree on: left out of the canonical form."""
 _RUN_DOMAIN = b"sn38/run/1"
@@ -92,6 +94,10 @@ class RunConfig(Strict):
         if self.data.tokenizer == "bytes" and self.model.vocab_size < 258:
             vocab = self.model.vocab_size
             raise ConfigError(f"model.vocab_size must be at least 258 for the bytes tokenizer, got {vocab}")
+        steps, apart = self.train.inner_steps, self.scoring.replay_steps
+        if self.scoring.replay_rate > 0 and steps > MAX_SEGMENTS * apart:
+            least = -(-steps // MAX_SEGMENTS)
+            raise ConfigError(f"scoring.replay_steps must be at least {least} for {steps} inner steps, got {apart}")
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,9 @@ openskill_tau = 0.125
 evidence_decay = 0.8
 min_evidence = 1.0
 audit_rate = 0.25
+replay_rate = 0.0625
+replay_steps = 2
+replay_penalty = 20
 burn = 0.0
 [aggregate]
 rule = "centered_clip"
@@ -87,8 +90,8 @@ iterations = 4
 redundancy = 2
 """
 
-GOLDEN_LENGTH = 1431
-GOLDEN_RUN_ID = "b04db30dc4c96a9b98c02b43a5308b0983eed536bc80f9ad46d3810be38f35fa"
+GOLDEN_LENGTH = 1506
+GOLDEN_RUN_ID = "7e18ad13860a0364f24c035bbe2b2a194c164a021e6bfdadae20564cc91a28be"
 
 
 def golden() -> RunConfig:

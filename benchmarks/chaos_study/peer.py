@@ -215,6 +215,7 @@ class SyntheticTraining:
     """Pseudo-gradients drawn from a seed, ready when the plan says so."""
 
     seconds = 0.0
+    recorded = None
 
     def __init__(self, neuron: Neuron, place: Place) -> None:
         self.neuron = neuron

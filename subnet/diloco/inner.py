@@ -37,13 +37,15 @@ class TrainingDiverged(UserError):
 class InnerResult:
     """What was trained: optimizer `steps` taken, `tokens` in them, each step's mean loss in nats per token.
 
-    `skipped` counts the steps that were left out because loss or gradient was not finite.
+    `skipped` counts the steps that were left out because loss or gradient was not finite; `trace` is the loss of every
+    batch that was tried, NaN where it was left out.
     """
 
     steps: int = 0
     tokens: int = 0
     losses: list[float] = field(default_factory=list)
     skipped: int = 0
+    trace: list[float] = field(default_factory=list)
 
 
 def learning_rate(cfg: TrainConfig, step: int) -> float:
@@ -64,10 +66,12 @@ class InnerTrainer:
     AdamW for everything, or with `train.optimizer` = "muon" torch's Muon for the hidden matrices, its update scaled to
     AdamW's root mean square (arXiv 2502.16982), so that one learning rate and one schedule serve both (MuLoCo, arXiv
     2505.23725).
-    The model stays fp32 on its device; on CUDA the forward pass runs in bf16 autocast.
+    The model stays fp32 on its device; on CUDA the forward pass runs in bf16 autocast (`precision`).
     """
 
-    def __init__(self, model: torch.nn.Module, cfg: TrainConfig, layout: Layout) -> None:
+    def __init__(
+        self, model: torch.nn.Module, cfg: TrainConfig, layout: Layout, precision: torch.dtype | None = None
+    ) -> None:
         """Raises ValueError unless the model's parameters are those of the layout."""
         self.model = model
         self.cfg = cfg
@@ -77,6 +81,7 @@ class InnerTrainer:
             raise ValueError("the model's parameters are not those of the layout")
         self._params = list(self._named.values())
         self._device = self._params[0].device
+        self._precision = precision or (torch.bfloat16 if self._device.type == "cuda" else torch.float32)
         matrices = {name: p for name, p in self._named.items() if p.dim() >= 2}
         hidden = [p for n, p in matrices.items() if cfg.optimizer == "muon" and not n.endswith(_NOT_HIDDEN)]
         by_muon = set(map(id, hidden))
@@ -126,6 +131,7 @@ class InnerTrainer:
             if should_stop():
                 break
             loss = self._step(batch.to(self._device), learning_rate(self.cfg, step))
+            result.trace.append(math.nan if loss is None else loss)
             if loss is None:
                 result.skipped += 1
                 in_a_row += 1
@@ -177,8 +183,9 @@ class InnerTrainer:
     def _step(self, ids_BT: Tensor, lr: float) -> float | None:
         """One optimizer step; the mean loss, or None when it was left out."""
         loss = torch.zeros((), device=self._device)
+        reduced = self._precision != torch.float32
         for part_bT in ids_BT.split(self.cfg.micro_batch):
-            with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._device.type == "cuda"):
+            with torch.autocast(self._device.type, dtype=self._precision if reduced else None, enabled=reduced):
                 logits_bTV = self.model(input_ids=part_bT).logits
             part = cross_entropy(logits_bTV.float().flatten(0, 1), _targets(part_bT)) * (len(part_bT) / len(ids_BT))
             part.backward()

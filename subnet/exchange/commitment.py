@@ -29,7 +29,8 @@ class Contribution:
     """One round's encoded pseudo-gradient as held by its owner.
 
     `leaves` are the codec's bytes in canonical order, `tree` their hashes, `norm` the L2 norm of the decoded vector,
-    `tokens` and `steps` what was trained to obtain it.
+    `tokens` and `steps` what was trained to obtain it, `trace` the root of the record of these steps (`trace.Trace`),
+    empty without one.
     """
 
     leaves: Sequence[bytes]
@@ -37,6 +38,7 @@ class Contribution:
     norm: float
     tokens: int
     steps: int
+    trace: bytes = b""
 
     @property
     def root(self) -> bytes:
@@ -49,7 +51,8 @@ class Commitment:
     """What a hotkey declared about its contribution; `state` is the digest of the state it trained from.
 
     `root` is the contribution's, bound to the hotkey (`merkle.owned`): copied, it fits nobody's bytes. `rate`: what it
-    can upload, kB/s; 0 if others cannot dial it. It then reduces nothing.
+    can upload, kB/s; 0 if others cannot dial it. It then reduces nothing. `trace`: root of the record of its inner
+    steps (`trace.Trace`), 32 bytes, or none.
     """
 
     hotkey: str
@@ -59,6 +62,7 @@ class Commitment:
     steps: int
     state: bytes
     rate: int = UNKNOWN_RATE
+    trace: bytes = b""
 
     def body(self) -> dict[str, Any]:
         """The record body published under kind ``commit``."""
@@ -69,6 +73,7 @@ class Commitment:
             "steps": self.steps,
             "state": self.state,
             "rate": self.rate,
+            "trace": self.trace,
         }
 
 
@@ -89,7 +94,8 @@ def open_commitment(record: Record, run: RunConfig) -> Commitment:
     body, train = record.body, run.train
     root, norm = body.get("root"), body.get("norm")
     tokens, steps, state, rate = body.get("tokens"), body.get("steps"), body.get("state"), body.get("rate")
-    if record.kind != "commit" or set(body) != {"root", "norm", "tokens", "steps", "state", "rate"}:
+    trace = body.get("trace")
+    if record.kind != "commit" or set(body) != {"root", "norm", "tokens", "steps", "state", "rate", "trace"}:
         raise BadRecord("commitment fields")
     if not (isinstance(root, bytes) and len(root) == 32 and isinstance(state, bytes) and len(state) == 32):
         raise BadRecord("commitment hash length")
@@ -103,4 +109,6 @@ def open_commitment(record: Record, run: RunConfig) -> Commitment:
         raise BadRecord("commitment tokens")
     if type(rate) is not int or not 0 <= rate <= MAX_RATE:
         raise BadRecord("commitment rate")
-    return Commitment(record.hotkey, root, norm, tokens, steps, state, rate)
+    if not (isinstance(trace, bytes) and len(trace) in (0, 32)):
+        raise BadRecord("commitment trace")
+    return Commitment(record.hotkey, root, norm, tokens, steps, state, rate, trace)

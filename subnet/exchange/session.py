@@ -75,6 +75,7 @@ class Exchange:
             contribution.steps,
             state,
             self.swarm.rate,
+            contribution.trace,
         )
         return await self.swarm.publish("commit", window.round, commitment.body())
 

@@ -57,6 +57,7 @@ class Miner:
         result = await self.training.round(round_)
         if neuron.stopping.is_set():
             return
+        recorded = self.training.recorded
         contribution = await asyncio.to_thread(self.contribute, result)
         if neuron.run.rounds.delay:
             self.training.begin_ahead(round_)
@@ -66,6 +67,8 @@ class Miner:
             log.warning("round %d: too late to commit; the work is kept for the next", round_.window.round)
         neuron.enter("roster", round_)
         roster = await exchange.agree_on_roster(round_, contribution, state)
+        if recorded is not None:
+            recorded.offer(neuron.swarm.store, round_.window)
         update: Update | None = None
         if roster is not None:
             neuron.enter("scatter", round_)
@@ -103,7 +106,8 @@ class Miner:
         total = self.feedback.add(neuron.state.theta - self.trainer.theta())
         leaves = encode_tree(codec, layout, _shortened(total, _MARGIN * norm_limit(neuron.run)))
         self._sent = decode_part(codec, layout, leaves, 0, layout.num_leaves)
-        return Contribution(leaves, Tree(hash_leaves(leaves)), norm(self._sent), result.tokens, result.steps)
+        trace = self.training.recorded.root if self.training.recorded else b""
+        return Contribution(leaves, Tree(hash_leaves(leaves)), norm(self._sent), result.tokens, result.steps, trace)
 
     def _as_it_is(self, update: Update | None, before: OuterState, agreement: Agreement) -> Update | None:
         """The round as it is in the state that this miner goes on from; None when nothing of it is known to be.

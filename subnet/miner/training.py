@@ -18,6 +18,7 @@ from subnet.data.assignment import sample_ids
 from subnet.diloco.inner import InnerResult, InnerTrainer
 from subnet.errors import UserError
 from subnet.exchange.round import Round
+from subnet.miner.recording import Recorded, Recording, remove
 from subnet.model.build import build_model
 from subnet.neuron import MAX_UIDS, Neuron
 
@@ -28,66 +29,117 @@ class _Ahead:
 
     round: int
     start: torch.Tensor
+    recording: Recording | None
     task: asyncio.Task[InnerResult] | None = None
     seconds: float = 0.0
     halt: bool = False
 
 
 class Training:
-    """`trainer` holds the local parameters; `seconds` is what the last round's inner steps took, waiting excluded."""
+    """`trainer` holds the local parameters; `seconds` is what the last round's inner steps took, waiting excluded.
+
+    `recorded` is what an audit of that round may ask for; None without steps, or without audits in this run.
+    """
 
     def __init__(self, neuron: Neuron) -> None:
         run = neuron.run
         self.neuron = neuron
         self.trainer = InnerTrainer(build_model(run.model, neuron.node.device), run.train, neuron.layout)
         self.seconds = 0.0
+        self.recorded: Recorded | None = None
         self._ahead: _Ahead | None = None
+        self._shown: dict[int, Recorded] = {}
+        self._folder = neuron.node.home / "replay"
+        remove(self._folder)  # a former process's: nobody is told where it is any more
 
     async def round(self, round_: Round) -> InnerResult:
         """Inner steps on this miner's assigned samples, until H of this round are done or its training phase ends."""
         neuron, train = self.neuron, self.neuron.run.train
         index = round_.window.round
-        done = await self._take_over(index)
-        attempted = done.steps + done.skipped
+        self._forget(index)
+        done, recording = await self._take_over(index)
+        attempted = len(done.trace)
+        apart = train.inner_steps if recording is None else neuron.run.scoring.replay_steps
 
         def should_stop() -> bool:
             return neuron.stopping.is_set() or neuron.clock.block() >= round_.window.train_end
 
         started = time.monotonic()
-        first = neuron.state.step * train.inner_steps + attempted
+        first = neuron.state.step * train.inner_steps
         batches = self._batches(index, attempted)
-        rest = await neuron.compute(self.trainer.train, batches, train.inner_steps - attempted, first, should_stop)
+        try:
+            while attempted < train.inner_steps and not should_stop():
+                if recording is not None:
+                    await neuron.compute(recording.take, attempted, first + attempted, self.trainer)
+                count = min(apart, train.inner_steps - attempted)
+                more = await neuron.compute(self.trainer.train, batches, count, first + attempted, should_stop)
+                done, attempted = _together(done, more), attempted + len(more.trace)
+                if len(more.trace) < count:
+                    break
+            if recording is not None:
+                await self._keep(index, recording, done, first)
+        finally:
+            if recording is not None:
+                await asyncio.to_thread(recording.close)
         self.seconds += time.monotonic() - started
-        return _together(done, rest)
+        return done
 
     def begin_ahead(self, round_: Round) -> None:
         """Go on with the next round's steps from the local parameters, until `round` takes them over."""
-        self._ahead = _Ahead(round_.window.round + 1, self.trainer.theta())
+        index = round_.window.round + 1
+        self._ahead = _Ahead(index, self.trainer.theta(), self._record(index))
         self._ahead.task = asyncio.create_task(self._train_ahead(self._ahead))
 
     async def close(self) -> None:
         """End what is under way."""
-        await self._halt()
+        await self._halt(None)
 
-    async def _halt(self) -> tuple[_Ahead, InnerResult] | None:
-        """End the steps ahead, if there are any; they and their result."""
+    def _record(self, index: int) -> Recording | None:
+        neuron = self.neuron
+        return Recording(self._folder / str(index), neuron.layout) if neuron.run.scoring.replay_rate > 0 else None
+
+    async def _keep(self, index: int, recording: Recording, done: InnerResult, first: int) -> None:
+        attempted = len(done.trace)
+        self.recorded = await self.neuron.compute(recording.finish, done.trace, first + attempted, self.trainer)
+        if self.recorded is not None:
+            self._shown[index] = self.recorded
+        else:
+            remove(recording.folder)
+
+    def _forget(self, index: int) -> None:
+        """In round `index` only the one before it is still audited."""
+        self.recorded = None
+        for old in [shown for shown in self._shown if shown < index - 1]:
+            self._shown.pop(old).withdraw(self.neuron.swarm.store)
+            remove(self._folder / str(old))
+
+    async def _halt(self, index: int | None) -> tuple[_Ahead, InnerResult] | None:
+        """End the steps ahead, if there are any; they and their result if they are those of round `index`."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead.task is None:
             return None
         ahead.halt = True
-        return ahead, await ahead.task
+        result = await ahead.task
+        if ahead.round == index:
+            return ahead, result
+        if ahead.recording is not None:
+            await asyncio.to_thread(ahead.recording.close)
+            remove(ahead.recording.folder)
+        return None
 
-    async def _take_over(self, index: int) -> InnerResult:
-        """Load the outer parameters, with what has been done ahead for round `index` on top; that result."""
+    async def _take_over(self, index: int) -> tuple[InnerResult, Recording | None]:
+        """Load the outer parameters, with what has been done ahead for round `index` on top; that, and its record."""
         theta, self.seconds = self.neuron.state.theta, 0.0
-        found = await self._halt()
-        if found is None or found[0].round != index:  # the swarm is further on: those steps were another round's
+        found = await self._halt(index)
+        if found is None:
             self.trainer.load(theta)
-            return InnerResult()
+            return InnerResult(), self._record(index)
         ahead, result = found
         self.trainer.load(theta + (self.trainer.theta() - ahead.start))
         self.seconds = ahead.seconds
-        return result
+        if ahead.recording is not None:
+            ahead.recording.join()
+        return result, ahead.recording
 
     async def _train_ahead(self, ahead: _Ahead) -> InnerResult:
         """One step at a time, so that the optimizer can be saved in between."""
@@ -95,11 +147,13 @@ class Training:
         first = (neuron.state.step + 1) * train.inner_steps
         done = InnerResult()
         batches = self._batches(ahead.round, 0)
-        for step in range(first, first + train.inner_steps):
+        for at in range(train.inner_steps):
             if ahead.halt or neuron.stopping.is_set():
                 break
             started = time.monotonic()
-            done = _together(done, await neuron.compute(self.trainer.train, batches, 1, step, _never))
+            if ahead.recording is not None and at % neuron.run.scoring.replay_steps == 0:
+                await neuron.compute(ahead.recording.take, at, first + at, self.trainer)
+            done = _together(done, await neuron.compute(self.trainer.train, batches, 1, first + at, _never))
             ahead.seconds += time.monotonic() - started
         return done
 
@@ -120,7 +174,9 @@ class Training:
 
 
 def _together(a: InnerResult, b: InnerResult) -> InnerResult:
-    return InnerResult(a.steps + b.steps, a.tokens + b.tokens, [*a.losses, *b.losses], a.skipped + b.skipped)
+    return InnerResult(
+        a.steps + b.steps, a.tokens + b.tokens, [*a.losses, *b.losses], a.skipped + b.skipped, [*a.trace, *b.trace]
+    )
 
 
 def _never() -> bool:

@@ -12,7 +12,7 @@ from subnet.scoring.table import MAX_ROWS, Average, Row, ScoreTable
 from subnet.scoring.trained import SURE
 
 MAX_JSON_BYTES = 4 * 1024 * 1024
-_VERSION = 2
+_VERSION = 3
 _AVERAGES = ("evidence", "participation", "digest")
 
 
@@ -26,6 +26,7 @@ def to_json(table: ScoreTable) -> str:
             "digest": list(row.digest),
             "trained": row.trained,
             "last_round": row.last_round,
+            "barred_until": row.barred_until,
         }
         for hotkey, row in table.rows.items()
     }
@@ -53,14 +54,16 @@ def from_json(text: str) -> ScoreTable:
 
 
 def _row(entry: Any, hotkey: str, last: int) -> Row:
-    _keys(entry, {"rating", *_AVERAGES, "trained", "last_round"}, hotkey)
+    _keys(entry, {"rating", *_AVERAGES, "trained", "last_round", "barred_until"}, hotkey)
     averages = {name: _average(entry[name], f"{hotkey}.{name}") for name in _AVERAGES}
     odds, seen = entry["trained"], _whole(entry["last_round"], f"{hotkey}.last_round")
+    barred = _whole(entry["barred_until"], f"{hotkey}.barred_until")
     if type(odds) not in (int, float) or not abs(odds) <= SURE:
         raise ValueError(f"{hotkey}.trained must be a number within +-{SURE}, got {odds!r:.60}")
     if seen > last:
         raise ValueError(f"{hotkey}.last_round is {seen}, after the table's round {last}")
-    return Row(_rating(entry["rating"], f"{hotkey}.rating"), **averages, trained=float(odds), last_round=seen)
+    return Row(_rating(entry["rating"], f"{hotkey}.rating"), **averages, trained=float(odds), last_round=seen,
+               barred_until=barred)  # fmt: skip
 
 
 def _rating(value: Any, where: str) -> Rating:

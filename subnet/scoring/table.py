@@ -48,7 +48,8 @@ class Observation:
 
     `participation`: 0..1, the share of its part in the exchange that it did; None when nothing can be said of that.
     `digest_ok`: its state digest is right. `tokens`: trained, as it declared. `twins`: the others of this round whose
-    contribution is nearly the same. `stale`: it is made of the last round's contributions.
+    contribution is nearly the same. `stale`: it is made of the last round's contributions. `replayed`: whether its
+    inner steps came out as committed when they were audited; None when they were not.
     """
 
     loss: LossScore | None
@@ -57,6 +58,7 @@ class Observation:
     tokens: int = 1
     twins: frozenset[str] = frozenset()
     stale: bool = False
+    replayed: bool | None = None
 
     def __post_init__(self) -> None:
         if self.participation is not None and not 0 <= self.participation <= 1:
@@ -68,7 +70,7 @@ class Row:
     """One hotkey: its rating, three averages in 0..1, the odds that it trains, and the last round it was seen in.
 
     `evidence` averages the work that each evaluated contribution shows (`evidence_of`). `trained`: log odds that it
-    trains on its own data (`trained.update`).
+    trains on its own data (`trained.update`). `barred_until`: the last round it is not paid in, for a failed audit.
     """
 
     rating: Rating = field(default_factory=Rating)
@@ -77,6 +79,7 @@ class Row:
     digest: Average = field(default_factory=Average)
     trained: float = 0.0
     last_round: int = -1
+    barred_until: int = -1
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,9 @@ class ScoreTable:
 def evidence_of(seen: Mapping[str, Observation], odds: Mapping[str, float], evident_z: float) -> dict[str, float]:
     """hotkey -> work shown in one round, 0..1, of all whose loss was measured:
 
-        min( (held_out / best)^WORK_EXPONENT, tokens / typical tokens, 1 ) * share      0 if not evident, or stale
+        min( (held_out / best)^WORK_EXPONENT, tokens / typical tokens, 1 ) * share      0 if not evident, or void
 
+    Void is what is stale, or was audited and not trained as declared.
     Against the round's best evident drop and not the median, so that a crowd of near-nothings cannot make itself the
     norm; of those not known to train on other data than theirs (`odds` at least 0), if there are such. Typical is the
     median of the same. The tokens bound who declares a few steps, trains those, and adds somebody's contribution:
@@ -102,7 +106,8 @@ def evidence_of(seen: Mapping[str, Observation], odds: Mapping[str, float], evid
     trained on its own data: on the same bytes at most one did.
     """
     losses = {hotkey: o.loss for hotkey, o in seen.items() if o.loss is not None}
-    evident = {h: loss.held_out for h, loss in losses.items() if loss.evident(evident_z) and not seen[h].stale}
+    void = {hotkey for hotkey, o in seen.items() if o.stale or o.replayed is False}
+    evident = {h: loss.held_out for h, loss in losses.items() if loss.evident(evident_z) and h not in void}
     trusted = [hotkey for hotkey in evident if odds.get(hotkey, 0.0) >= 0] or list(evident)
     best = max((evident[hotkey] for hotkey in trusted), default=0.0)
     typical = sorted(seen[hotkey].tokens for hotkey in trusted)[len(trusted) // 2] if trusted else 1
@@ -135,7 +140,7 @@ def observe(
     rows = {}
     for hotkey in sorted(table.rows.keys() | observations.keys()):
         row = table.rows.get(hotkey, Row())
-        row = _fold(row, observations.get(hotkey), evidence.get(hotkey), round_index, cfg.evidence_decay)
+        row = _fold(row, observations.get(hotkey), evidence.get(hotkey), round_index, cfg)
         if round_index - row.last_round <= FORGET_ROUNDS:
             rating, known = rated.get(hotkey, row.rating), odds_after.get(hotkey, row.trained)
             rows[hotkey] = replace(row, rating=rating, trained=known)
@@ -164,7 +169,8 @@ def _share(hotkey: str, twins: frozenset[str], odds: Mapping[str, float]) -> flo
     return known[hotkey] / total if total > 0 else 1.0 / len(known)
 
 
-def _fold(row: Row, seen: Observation | None, evidence: float | None, round_index: int, decay: float) -> Row:
+def _fold(row: Row, seen: Observation | None, evidence: float | None, round_index: int, cfg: "ScoringConfig") -> Row:
+    decay = cfg.evidence_decay
     if seen is None:
         faded = {name: getattr(row, name).add(0.0, decay) for name in ("evidence", "participation", "digest")}
         return replace(row, **faded)
@@ -175,4 +181,5 @@ def _fold(row: Row, seen: Observation | None, evidence: float | None, round_inde
         else row.participation.add(seen.participation, decay),
         digest=row.digest.add(float(seen.digest_ok), decay),
         last_round=round_index,
+        barred_until=row.barred_until if seen.replayed is not False else round_index + cfg.replay_penalty,
     )

@@ -38,14 +38,16 @@ def weights(
     """uid -> weight of every uid that is paid: positive, summing to 1 (to rounding), or empty when nobody is.
 
     Shares are proportional to `score` over the hotkeys registered in `hotkey_to_uid`; rows of others count for
-    nothing. `cfg.burn` goes to `owner_uid` on top of what it earned itself; without an earner the owner gets all
-    when anything is burned, and without an owner (None) nothing is. Independent of the order of both tables.
+    nothing, and neither do those barred for a failed audit (`Row.barred_until`). `cfg.burn` goes to `owner_uid` on top
+    of what it earned itself; without an earner the owner gets all when anything is burned, and without an owner (None)
+    nothing is. Independent of the order of both tables.
     Raises ValueError when two hotkeys claim one uid.
     """
     if len(set(hotkey_to_uid.values())) != len(hotkey_to_uid):
         raise ValueError("two hotkeys share a uid: the metagraph is inconsistent")
     rows = {uid: table.rows[hotkey] for hotkey, uid in hotkey_to_uid.items() if hotkey in table.rows}
-    scores = {uid: score(row, table.nothing, cfg) for uid, row in rows.items()}
+    paid_now = {uid: row for uid, row in rows.items() if row.barred_until < max(0, table.round)}
+    scores = {uid: score(row, table.nothing, cfg) for uid, row in paid_now.items()}
     total = math.fsum(scores.values())
     burn = cfg.burn if owner_uid is not None else 0.0
     if total <= 0:

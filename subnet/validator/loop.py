@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,21 +20,25 @@ import torch
 
 from subnet.chain.client import WeightsOutcome
 from subnet.chain.errors import ChainUnreachable
+from subnet.diloco.state import OuterState
 from subnet.exchange.claims import Agreement, claims_of
 from subnet.exchange.commitment import Commitment
 from subnet.exchange.round import Round, Update
 from subnet.exchange.window import Window
 from subnet.neuron import MAX_UIDS, Neuron
 from subnet.scoring.copies import SKETCH
+from subnet.scoring.replay import Finding
 from subnet.scoring.table import Observation, ScoreTable, observe
 from subnet.scoring.weights import weights
 from subnet.swarm.blobs import FetchError
 from subnet.validator import scores, sketchbook
 from subnet.validator.evaluate import Evaluator
-from subnet.validator.judgement import WORTHLESS, Case, Judge
+from subnet.validator.judgement import WORTHLESS, Case, Judge, Judgement
 from subnet.validator.pay import Paymaster
+from subnet.validator.replay import Fetch, Origin, Replay, audit, with_findings
 from subnet.validator.sketchbook import Sketchbook
 from subnet.validator.spool import Spool
+from subnet.waiting import end
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class Finished:
 
     round: Round
     theta: torch.Tensor
+    step: int
     update: Update
     agreed: frozenset[str]
     omitted: tuple[Commitment, ...]
@@ -65,6 +70,7 @@ class Validator:
         self._sketches_path = neuron.node.home / "sketches"
         book = sketchbook.load(self._sketches_path, min(SKETCH, neuron.layout.numel))
         self.judge = Judge(neuron.exchange.scheme, evaluator, neuron.run, book.secret)
+        self.replay = Replay(neuron.run, neuron.shards, neuron.layout, evaluator.model, MAX_UIDS)
         self.judge.sketches = dict(book.sketches)
         self.spool = Spool(neuron.node.home / "spool")
         self.paymaster = Paymaster(self._send_weights, neuron.clock.block, neuron.wait_for)
@@ -92,7 +98,7 @@ class Validator:
                 update = await exchange.gather(round_, roster, [])
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
-            finished = await self._remember(round_, before.theta, update, agreement, await committed)
+            finished = await self._remember(round_, before, update, agreement, await committed)
             await asyncio.to_thread(neuron.save, round_, None, {})
             neuron.report(round_, update, agreement)
         for task in (self._scoring, self._paying):
@@ -124,7 +130,18 @@ class Validator:
     async def score(self, finished: Finished, now: Round) -> None:
         """Evaluate every listed contribution of a finished round; its owner must deliver it before `now` ends."""
         neuron, window = self.neuron, finished.round.window
-        judgement = await neuron.compute(self.judge.begin, await self._case(finished, now))
+        case = await self._case(finished, now)
+        judgement = await neuron.compute(self.judge.begin, case)
+        replays = asyncio.create_task(self._replays(finished, case, judgement.wanted, now))
+        try:
+            await self._hear(judgement, window, now)
+            observed = with_findings(await neuron.compute(judgement.observations), await replays)
+        finally:
+            await end([replays])
+        await self._learn(judgement, observed, await replays, window)
+
+    async def _hear(self, judgement: Judgement, window: Window, now: Round) -> None:
+        neuron = self.neuron
         slots = asyncio.Semaphore(PARALLEL_PULLS)
 
         # Everybody has a turn of the same length: owners that keep this peer waiting must not use up the others' time.
@@ -144,7 +161,14 @@ class Validator:
             if leaves is not None:
                 await neuron.compute(judgement.hear_leaves_again, commitment, leaves)
         await asyncio.to_thread(self.spool.clear)
-        observed = await neuron.compute(judgement.observations)
+
+    async def _learn(
+        self, judgement: Judgement, observed: dict[str, Observation], replays: dict[str, Finding], window: Window
+    ) -> None:
+        neuron = self.neuron
+        for hotkey, finding in replays.items():
+            level = logging.WARNING if finding.passed is False else logging.INFO
+            log.log(level, "round %d: audit of the inner steps of %s: %s", window.round, hotkey, finding)
         faulty = sorted(judgement.faulty())
         for hotkey in faulty:
             log.warning("round %d: %s signed for a part that its contributions do not give", window.round, hotkey)
@@ -163,7 +187,27 @@ class Validator:
             trained={hotkey: row.trained for hotkey, row in self.table.rows.items()},
             twins={hotkey: sorted(o.twins) for hotkey, o in observed.items() if o.twins},
             stale=sorted(hotkey for hotkey, o in observed.items() if o.stale),
-        )
+            replayed={hotkey: {"passed": o.replayed, "found": str(replays[hotkey])} for hotkey, o in observed.items()
+                      if hotkey in replays},
+        )  # fmt: skip
+
+    async def _replays(
+        self, finished: Finished, case: Case, wanted: Sequence[Commitment], now: Round
+    ) -> dict[str, Finding]:
+        """The audits of inner steps that the block after the round draws; their owners have until `now` gathers."""
+        neuron = self.neuron
+        loop = asyncio.get_running_loop()
+
+        def source(hotkey: str, limit: float) -> Fetch:
+            async def fetch(root: bytes, n: int, start: int, stop: int, sizes: Callable[[int], int]) -> Sequence[bytes]:
+                left = max(0.0, limit - loop.time())
+                return await neuron.swarm.fetch_leaves([hotkey], root, n, start, stop, sizes, left)
+
+            return fetch
+
+        origin = Origin(case.round, finished.step, case.theta)
+        seconds = partial(neuron.clock.seconds_until, now.window.gather_end)
+        return await audit(self.replay, wanted, case.uids, case.audit_beacon, origin, source, seconds, neuron.compute)
 
     def _save(self) -> None:
         scores.save(self._path, self.table)
@@ -232,7 +276,7 @@ class Validator:
     async def _remember(
         self,
         round_: Round,
-        theta: torch.Tensor,
+        before: OuterState,
         update: Update | None,
         agreement: Agreement,
         committed: Sequence[Commitment],
@@ -246,7 +290,7 @@ class Validator:
         agreed = frozenset(c.hotkey for c in claims if c.digest == digest)
         listed = {c.hotkey for c in update.roster.commitments}
         omitted = tuple(c for c in committed if c.hotkey not in listed)
-        return Finished(round_, theta, update, agreed, omitted)
+        return Finished(round_, before.theta, before.step, update, agreed, omitted)
 
 
 def _told(observed: dict[str, Observation]) -> str:

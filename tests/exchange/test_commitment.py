@@ -43,6 +43,8 @@ def test_a_commitment_survives_the_wire():
         {"rate": -1},
         {"rate": 2**24 + 1},
         {"rate": 1.0},
+        {"trace": b"short"},
+        {"trace": "text"},
         {"extra": 1},
     ],
 )

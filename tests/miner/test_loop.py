@@ -33,6 +33,7 @@ def miner_with(gradient: torch.Tensor, codec: CodecConfig = RUN.codec) -> Miner:
         exchange=SimpleNamespace(scheme=Scheme.of(replace(RUN, codec=codec), LAYOUT)),
     )
     miner.trainer = SimpleNamespace(theta=lambda: torch.zeros(LAYOUT.numel))  # type: ignore[assignment]
+    miner.training = SimpleNamespace(recorded=None)  # type: ignore[assignment]
     miner.feedback = ErrorFeedback(LAYOUT.numel)
     miner._sent = None
     return miner

@@ -2,20 +2,23 @@
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from subnet.config import ModelConfig, load_run
+from subnet.config import ModelConfig, RunConfig, load_run
 from subnet.diloco.layout import Layout
 from subnet.errors import UserError
 from subnet.exchange.round import Round
+from subnet.exchange.trace import open_trace
 from subnet.exchange.window import Window
 from subnet.miner.training import Training
 from subnet.model.build import init_theta
 from subnet.model.presets import parameter_shapes
+from subnet.swarm.store import BlobStore
 
 DEMO = load_run("demo")
 RUN = replace(
@@ -23,7 +26,11 @@ RUN = replace(
     model=ModelConfig("custom", 264, hidden_size=8, intermediate_size=8, num_layers=1, num_heads=1, num_kv_heads=1,
                       seq_len=8),
     train=replace(DEMO.train, inner_steps=6, batch_size=2, micro_batch=2),
+    scoring=replace(DEMO.scoring, replay_rate=0.0),
 )  # fmt: skip
+AUDITED = replace(RUN, scoring=replace(RUN.scoring, replay_rate=0.02, replay_steps=4))
+EAGER = replace(AUDITED, rounds=replace(RUN.rounds, delay=1))
+NOWHERE = Path("/nowhere")
 LAYOUT = Layout.of(parameter_shapes(RUN.model).items(), RUN.codec.leaf_size)
 THETA = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
 
@@ -39,11 +46,12 @@ class Clock:
 class FakeNeuron(SimpleNamespace):
     """As much of a neuron as training reads. Its shards give tokens that name the sample; `asked` remembers them."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: RunConfig = RUN, home: Path = NOWHERE) -> None:
         self.asked: list[int] = []
         super().__init__(
-            run=RUN,
-            node=SimpleNamespace(device="cpu"),
+            run=run,
+            node=SimpleNamespace(device="cpu", home=home),
+            swarm=SimpleNamespace(store=BlobStore()),
             layout=LAYOUT,
             uid=3,
             signer=SimpleNamespace(ss58="5me"),
@@ -147,6 +155,75 @@ def test_steps_ahead_of_a_round_that_was_missed_are_dropped():
         training.neuron.clock.now = float(round_of(2).window.train_end)
         result = await training.round(round_of(2))
         assert result.steps == 0 and torch.equal(training.trainer.theta(), THETA)
+
+    asyncio.run(act())
+
+
+def test_an_audited_round_keeps_snapshots_every_so_many_steps_and_every_loss(tmp_path: Path):
+    async def act():
+        training = Training(FakeNeuron(AUDITED, tmp_path))
+        result = await training.round(round_of(0))
+        recorded = training.recorded
+        assert recorded is not None
+        marks = recorded.trace.marks
+        assert [m.at for m in marks] == [0, 4, 6] == [m.lr_step for m in marks] == [m.adam_step for m in marks]
+        assert recorded.trace.losses == pytest.approx(result.losses, rel=1e-6) and len(result.losses) == 6
+        assert recorded.snapshots[0].leaf(0) == THETA[slice(*LAYOUT.leaves[0])].numpy().tobytes()
+        last = training.trainer.theta()[slice(*LAYOUT.leaves[1])]
+        assert recorded.snapshots[-1].leaf(1) == last.numpy().tobytes()
+        plain = Training(FakeNeuron())
+        await plain.round(round_of(0))
+        assert torch.equal(plain.trainer.theta(), training.trainer.theta())
+
+    asyncio.run(act())
+
+
+def test_what_was_kept_is_shown_for_a_round_and_then_removed(tmp_path: Path):
+    async def act():
+        training = Training(FakeNeuron(AUDITED, tmp_path))
+        store, folder = training.neuron.swarm.store, tmp_path / "replay"
+        for index in range(3):
+            await training.round(round_of(index))
+            assert training.recorded is not None
+            training.recorded.offer(store, round_of(index).window)
+        assert sorted(path.name for path in folder.iterdir()) == ["1", "2"]
+        assert len(store) == 2 * 4
+        entry = store.entry(training.recorded.root)
+        assert entry is not None and entry.not_before_block == round_of(2).window.commit_end
+        training.neuron.clock.now = float(round_of(3).window.train_end)
+        await training.round(round_of(3))
+        assert training.recorded is None
+        Training(FakeNeuron(AUDITED, tmp_path))
+        assert not folder.exists()
+
+    asyncio.run(act())
+
+
+def test_steps_ahead_are_kept_with_the_place_where_the_outer_parameters_came(tmp_path: Path):
+    async def act():
+        training = Training(FakeNeuron(AUDITED, tmp_path))
+        await training.round(round_of(0))
+        eager = training.trainer.theta()
+        training.begin_ahead(round_of(0))
+        await ahead_done(training, 2)
+        training.neuron.state = SimpleNamespace(theta=THETA + 0.125, step=1)
+        result = await training.round(round_of(1))
+        recorded = training.recorded
+        assert recorded is not None and result.steps == 6
+        trace = recorded.trace
+        assert trace.joined > 0 and trace.marks[-1].at == 6 and open_trace(recorded.packed, EAGER) == trace
+        assert recorded.snapshots[0].leaf(0) == eager[slice(*LAYOUT.leaves[0])].numpy().tobytes()
+        assert [m.adam_step - 6 for m in trace.marks] == [m.at for m in trace.marks]
+
+    asyncio.run(act())
+
+
+def test_a_full_disk_is_told_with_its_remedy(tmp_path: Path):
+    async def act():
+        training = Training(FakeNeuron(AUDITED, tmp_path))
+        (tmp_path / "replay").write_text("in the way")
+        with pytest.raises(UserError, match="make room"):
+            await training.round(round_of(0))
 
     asyncio.run(act())
 

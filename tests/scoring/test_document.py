@@ -23,6 +23,7 @@ rows = st.builds(
     averages,
     st.floats(-SURE, SURE),
     st.integers(-1, 100),
+    st.integers(-1, 600),
 )
 
 
@@ -50,8 +51,8 @@ def test_any_other_json_is_one_clear_error(document: object) -> None:
 def mended(**changes: object) -> dict:
     full = [0.2, 0.2]
     row = {"rating": [25.0, 8.0], "evidence": [0.1, 0.2], "participation": full, "digest": full, "trained": -2,
-           "last_round": 3}  # fmt: skip
-    return {"version": 2, "round": 3, "nothing": [25.0, 8.0], "rows": {"a": {**row, **changes}}}
+           "last_round": 3, "barred_until": -1}  # fmt: skip
+    return {"version": 3, "round": 3, "nothing": [25.0, 8.0], "rows": {"a": {**row, **changes}}}
 
 
 def test_from_json_reads_the_shape_the_broken_ones_are_made_from() -> None:
@@ -63,7 +64,7 @@ def test_from_json_reads_the_shape_the_broken_ones_are_made_from() -> None:
     [
         ("", "Expecting value"),
         ("[" * 100_000, r"nested too deeply|Expecting value"),
-        ('{"version": 2, "version": 2, "round": 3, "rows": {}}', "repeats a key"),
+        ('{"version": 3, "version": 3, "round": 3, "rows": {}}', "repeats a key"),
         (json.dumps({**mended(), "version": 1}), "version 1"),
         ("[2]", "the score table must be a table of exactly"),
         (json.dumps({**mended(), "round": 2}), "after the table's round 2"),
