@@ -4,6 +4,8 @@
     python benchmarks/exchange.py --parameters 50 --peers 2 4      50 M among 2 and 4
     python benchmarks/exchange.py --contenders ours:int8 --peers 2 4 8 16
     python benchmarks/exchange.py --rate 100 --rtt 50 --peers 4    every peer behind a 100 Mbit/s link, 50 ms apart
+    python benchmarks/exchange.py --rate 100 --rtt 50 --peers 4 --slow 10 --contenders ours:int8 equal:int8
+                                                                   and one of them sends ten times more slowly
 
 Every peer is a process of its own, in a network namespace of its own whose wire counts what is in the sockets (Linux
 with iproute2 and unprivileged user namespaces). The same vectors for all; the exact mean is the measure of the error.
@@ -38,12 +40,16 @@ from subnet.errors import UserError
 CONTENDERS = (
     "ours:int8", "ours:int8-4096", "ours:int4", "ours:sparse", "hivemind:uniform8", "hivemind:float16", "gloo:fp32",
 )  # fmt: skip
+EQUAL = "equal:int8"
+"""Ours with parts of equal sizes."""
 BLOCKWISE = "hivemind:blockwise8"
 MIN_TIMES_FASTER = 3.0
 """Than hivemind with 8 bits, matchmaking left out on both sides."""
 MAX_GROWTH = 1.1
 """Bytes per peer among 16 against among 4, each against what a butterfly all-reduce has to move."""
 MIN_LINK_SHARE = 0.8
+MIN_TIMES_FASTER_UNEQUAL = 1.2
+"""With parts as large as rates are, against equal ones, where one peer sends --slow times more slowly."""
 MATCHING = ("commit", "agree", "match")
 """Steps in which peers find each other; the rest moves and computes."""
 ANSWER_SECONDS = 300.0
@@ -92,7 +98,7 @@ async def measure(options: argparse.Namespace | None = None) -> tuple[bool, Figu
     """Every contender at every size and number of peers; what of it has a budget."""
     if options is None or not options.inside:
         raise UserError("this needs Linux with iproute2, unshare, and user namespaces that one may create")
-    link = Link(options.rate * 1e6, options.rtt / 2e3) if options.rate else None
+    link = Link(options.rate * 1e6, options.rtt / 2e3, options.slow) if options.rate else None
     rows: list[Figures] = []
     for size in options.parameters:
         for peers in options.peers:
@@ -100,8 +106,9 @@ async def measure(options: argparse.Namespace | None = None) -> tuple[bool, Figu
                 row = await contest(contender, int(size * 1e6) // 8 * 8, peers, options.rounds, link)
                 say(json.dumps(row))
                 rows.append(row)
-    budgets = {**against_hivemind(rows), **growth(rows), **link_shares(rows)}
-    network = {"mbit_per_second": options.rate, "rtt_ms": options.rtt} if link else "no limits"
+    budgets = {**against_hivemind(rows), **growth(rows), **link_shares(rows), **against_equal(rows)}
+    limits = {"mbit_per_second": options.rate, "rtt_ms": options.rtt, "slow": options.slow}
+    network = limits if link else "no limits"
     figures = {"network": network, "cores": len(os.sched_getaffinity(0)), "rows": rows, "budgets": budgets}
     return all(b["ok"] for b in budgets.values()), figures
 
@@ -142,7 +149,9 @@ async def contest(contender: str, size: int, peers: int, rounds: int, link: Link
         "mb_up": round(statistics.median(up) / 1e6, 3), "mb_down": round(statistics.median(down) / 1e6, 3),
         "error": float(f"{error:.3g}"), "peak_mb": round(peak / 1e6), "added_mb": round(added / 1e6),
     }  # fmt: skip
-    if link is not None:
+    if link is not None and link.slow != 1.0:
+        row["mb_up_of_slow"] = round(statistics.median(sum(s.moved[0].up for s in each) for each in counted) / 1e6, 3)
+    elif link is not None:
         row["link_share"] = {
             n: round(statistics.median(share(each[i], link) for each in counted), 3)
             for i, n in enumerate(names) if n in ("reduce", "gather", "average")
@@ -307,15 +316,28 @@ def link_shares(rows: Sequence[Figures]) -> Figures:
     }
 
 
+def against_equal(rows: Sequence[Figures]) -> Figures:
+    """Ours against itself with equal parts, in the same cell."""
+    budgets: Figures = {}
+    for ours in (row for row in rows if row["contender"] == "ours:int8"):
+        for row in rows:
+            if row["contender"] == EQUAL and all(row[key] == ours[key] for key in ("parameters", "peers")):
+                faster = budget(row["seconds"] / ours["seconds"], MIN_TIMES_FASTER_UNEQUAL, at_least=True)
+                budgets[f"times_faster_than_equal_{ours['parameters'] / 1e6:g}M_{ours['peers']}"] = faster
+    return budgets
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    known = [*CONTENDERS, *([BLOCKWISE] if importlib.util.find_spec("bitsandbytes") else [])]
+    usual = [*CONTENDERS, *([BLOCKWISE] if importlib.util.find_spec("bitsandbytes") else [])]
+    known = [*usual, EQUAL]
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--parameters", type=float, nargs="+", default=[10.0], help="millions")
     parser.add_argument("--peers", type=int, nargs="+", default=[2, 4, 8])
-    parser.add_argument("--contenders", nargs="+", choices=known, default=known, metavar="SYSTEM:CODEC")
+    parser.add_argument("--contenders", nargs="+", choices=known, default=usual, metavar="SYSTEM:CODEC")
     parser.add_argument("--rounds", type=int, default=5, help="counted ones, beside one before and one after")
     parser.add_argument("--rate", type=float, default=0.0, help="of every peer's link, Mbit/s each way; 0: no limit")
     parser.add_argument("--rtt", type=float, default=0.0, help="between two peers with --rate, ms")
+    parser.add_argument("--slow", type=float, default=1.0, help="how much slower the first peer sends, with --rate")
     parser.add_argument(_INSIDE, action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 

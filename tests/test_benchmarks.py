@@ -115,10 +115,13 @@ def test_an_exchange_is_held_against_the_cell_with_its_size_and_peers_only(excha
 
     rows = [row("ours:int8", 4, 1.0), row("hivemind:uniform8", 4, 2.0), row("hivemind:uniform8", 8, 9.0)]
     budgets = exchange.against_hivemind(rows)
-    assert budgets["times_faster_hivemind:uniform8_10M_4"]["measured"] == 2.0
-    assert not budgets["times_faster_hivemind:uniform8_10M_4"]["ok"] and len(budgets) == 4
+    assert budgets["times_faster_ours:int8_hivemind:uniform8_10M_4"]["measured"] == 2.0
+    assert not budgets["times_faster_ours:int8_hivemind:uniform8_10M_4"]["ok"] and len(budgets) == 4
     (grown,) = exchange.growth([row("ours:int8", 4, 1.0), row("ours:int8", 8, 1.0)]).values()
     assert grown["measured"] == pytest.approx(2 * 1.5 / 1.75, rel=1e-3) and not grown["ok"]
+    unequal = [row("ours:int8", 4, 2.0), row("equal:int8", 4, 3.0), row("equal:int8", 8, 9.0)]
+    (faster,) = exchange.against_equal(unequal).values()
+    assert faster["measured"] == 1.5 and faster["ok"]
 
 
 @pytest.mark.slow

@@ -36,10 +36,14 @@ _MAX_FRAME = 2**17
 
 @dataclass(frozen=True)
 class Link:
-    """`rate` in bits per second each way, `delay` in seconds one way from peer to peer."""
+    """`rate` in bits per second each way, `delay` in seconds one way from peer to peer.
+
+    What the first peer sends goes through `slow` times slower.
+    """
 
     rate: float
     delay: float
+    slow: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,8 @@ def count(pid: int) -> Count:
 def relay(taps: list[int], link: Link) -> None:
     """Pass frames between the taps until killed: through the sender's link, over the delay, through the receiver's."""
     owners = dict(zip(taps, range(len(taps)), strict=True))
-    up, down = Lane.of_each(taps, link), Lane.of_each(taps, link)
+    up, down = [Lane(link.rate) for _ in taps], [Lane(link.rate) for _ in taps]
+    up[0].rate /= link.slow
     poll = select.epoll()
     for tap in taps:
         os.set_blocking(tap, False)
@@ -159,10 +164,6 @@ class Lane:
     def __init__(self, rate: float) -> None:
         self.rate = rate
         self.free = 0.0
-
-    @classmethod
-    def of_each(cls, taps: list[int], link: Link) -> list[Lane]:
-        return [cls(link.rate) for _ in taps]
 
     def pass_at(self, now: float, num_bytes: int) -> float | None:
         """When a frame that comes now is through; None if it is dropped."""

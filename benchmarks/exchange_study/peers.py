@@ -36,6 +36,7 @@ from subnet.exchange.round import Facts, Round
 from subnet.exchange.session import Exchange
 from subnet.exchange.window import Window
 from subnet.swarm.network import Swarm
+from subnet.swarm.traffic import UNKNOWN_RATE
 
 STATE = b"s" * 32
 PATIENCE_SECONDS = 240.0
@@ -105,6 +106,7 @@ class Ours:
     """A real swarm and a real exchange; only the chain is missing: the clock is moved by hand."""
 
     steps = ("encode", "commit", "agree", "reduce", "gather")
+    swarm_type = Swarm
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -118,7 +120,9 @@ class Ours:
         self.signer = self.signers[place.index]
         node = NodeConfig(home=Path(place.home), host=place.host, wandb="disabled")
         rows = Rows([Row(s.ss58) for s in self.signers])
-        self.swarm = await Swarm.start(node, self.signer, self.run, rows, self.clock.block, bootstrap=place.first)
+        self.swarm = await self.swarm_type.start(
+            node, self.signer, self.run, rows, self.clock.block, bootstrap=place.first
+        )
         clock: Any = self.clock
         self.exchange = Exchange(self.run, run_id(self.run), self.layout, self.swarm, clock, self.signer)
         return list(self.swarm.maddrs)
@@ -172,6 +176,20 @@ class Ours:
         assert all(len(r.included) == self.place.peers for r in update.results.values()), "somebody is not in the mean"
         assert not self.exchange.refusals.counted, dict(self.exchange.refusals.counted)
         self.result = update.delta
+
+
+class Unmeasured(Swarm):
+    """A swarm's peer that never knows what it can upload."""
+
+    @property
+    def rate(self) -> int:
+        return UNKNOWN_RATE
+
+
+class Equal(Ours):
+    """Ours with equal parts, however unequal the links are."""
+
+    swarm_type = Unmeasured
 
 
 class Hivemind:
@@ -272,7 +290,7 @@ class Gloo:
         self.result /= self.place.peers
 
 
-SYSTEMS: dict[str, Any] = {"ours": Ours, "hivemind": Hivemind, "gloo": Gloo}
+SYSTEMS: dict[str, Any] = {"ours": Ours, "equal": Equal, "hivemind": Hivemind, "gloo": Gloo}
 
 
 async def until(condition: Callable[[], bool]) -> None:
