@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -144,8 +145,9 @@ class Player:
             told.more = done - taken
         return _kept(recording.finish(losses, self.first + STEPS, told))  # type: ignore[arg-type]
 
-    def half_batch(self, batch: torch.Tensor, at: int) -> None:
-        self.trainer.train([batch[: len(batch) // 2]], 1, self.first + at, lambda: False)
+    def part(self, batch: torch.Tensor, at: int, samples: int) -> None:
+        """A step on so many samples of its batch."""
+        self.trainer.train([batch[:samples]], 1, self.first + at, lambda: False)
 
     def longer(self, batch: torch.Tensor, at: int) -> None:
         """One step in place of APART, as long as they are together."""
@@ -224,7 +226,9 @@ async def measure() -> tuple[bool, Figures]:
         inner = player.trainer.state_dict()
         cheats = {f"stops_after_{level:g}": (player.stopping, round(level * STEPS), False) for level in LEVELS}
         cheats |= {"guesses_after_0.5": (player.stopping, STEPS // 2, True)}  # type: ignore[dict-item]
-        cheats |= {"half_batches": (player.cheap, player.half_batch, 1)}  # type: ignore[dict-item]
+        for samples in (4, 7):
+            step = partial(player.part, samples=samples)
+            cheats |= {f"{samples}_of_8_samples": (player.cheap, step, 1)}  # type: ignore[dict-item]
         cheats |= {"one_long_step_of_3": (player.cheap, player.longer, APART)}  # type: ignore[dict-item]
         found = {}
         for name, (play, *arguments) in cheats.items():

@@ -53,9 +53,9 @@ def opened(layout: Layout, leaves: Sequence[bytes], first: int) -> Tensor:
 
 
 class Snapshot:
-    """A written snapshot: gives its leaves from disk, one at a time."""
+    """A written snapshot: gives its leaves from disk, one at a time. `tree`: if it is known, or it is hashed again."""
 
-    def __init__(self, path: Path, layout: Layout, tree: Tree) -> None:
+    def __init__(self, path: Path, layout: Layout, tree: Tree | None = None) -> None:
         self.path = path
         self.layout = layout
         self.tree = tree
@@ -69,8 +69,13 @@ class Snapshot:
         return cls(path, layout, hashed(layout, vectors))
 
     def leaf_hashes(self) -> Sequence[bytes]:
-        """Hashes of all leaves, in order."""
-        return self.tree.levels[0]
+        """Hashes of all leaves, in order. Raises ValueError when the file is not a whole snapshot, OSError if gone."""
+        if self.tree is not None:
+            return self.tree.levels[0]
+        whole = np.fromfile(self.path, dtype="<f4").astype(np.float32, copy=False)
+        if whole.size != VECTORS * self.layout.numel:
+            raise ValueError(f"{self.path} is not a snapshot of this model")
+        return hashed(self.layout, torch.from_numpy(whole).split(self.layout.numel)).levels[0]
 
     def leaf(self, index: int) -> bytes:
         """One leaf's bytes. Raises OSError when the file is gone."""

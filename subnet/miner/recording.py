@@ -6,21 +6,30 @@ hashed and written while they go on; of such copies there is one at a time.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
+from subnet.config import RunConfig
 from subnet.diloco.inner import InnerTrainer
 from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.diloco.snapshot import VECTORS, Snapshot
 from subnet.errors import UserError
-from subnet.exchange.trace import Mark, Trace, rounded
+from subnet.exchange.trace import Mark, Trace, open_trace, rounded
 from subnet.exchange.window import Window
 from subnet.swarm.store import BlobStore
+
+log = logging.getLogger(__name__)
+
+_TRACE = "trace"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,18 @@ class Recorded:
     tree: Tree
     snapshots: tuple[Snapshot, ...]
 
+    @classmethod
+    def load(cls, folder: Path, layout: Layout, run: RunConfig) -> Recorded | None:
+        """What an earlier process finished and left in a round's folder; None if it did not come to that."""
+        try:
+            packed = (folder / _TRACE).read_bytes()
+            trace = open_trace(packed, run)
+        except (OSError, ValueError) as error:
+            log.info("the inner steps recorded in %s are of no use: %s", folder, error)
+            return None
+        snapshots = tuple(Snapshot(folder / f"{n}.f32", layout) for n in range(len(trace.marks)))
+        return cls(trace, packed, Tree(hash_leaves([packed])), snapshots)
+
     @property
     def root(self) -> bytes:
         """What the commitment says."""
@@ -41,13 +62,12 @@ class Recorded:
         """Show it from the commit deadline on until the next round, in which it may be audited, is over."""
         last, start = window.round + 1, window.commit_end
         store.add(self.root, [self.packed], tree=self.tree, not_before_block=start, keep_until_round=last)
-        for snapshot in self.snapshots:
-            tree = snapshot.tree
-            store.add(tree.root, snapshot, tree=tree, not_before_block=start, keep_until_round=last)
+        for mark, snapshot in zip(self.trace.marks, self.snapshots, strict=True):
+            store.add(mark.root, snapshot, tree=snapshot.tree, not_before_block=start, keep_until_round=last)
 
     def withdraw(self, store: BlobStore) -> None:
         """Show it no longer."""
-        for root in (self.root, *(snapshot.tree.root for snapshot in self.snapshots)):
+        for root in (self.root, *(mark.root for mark in self.trace.marks)):
             store.drop(root)
 
 
@@ -70,7 +90,6 @@ class Recording:
         moments = trainer.state_dict()
         zeros = torch.zeros(0 if moments else self.layout.numel)
         vectors = [trainer.theta(), moments.get("exp_avg", zeros), moments.get("exp_avg_sq", zeros)]
-        assert len(vectors) == VECTORS
         self._marks.append((at, lr_step, int(moments["step"]) if moments else 0))
         self._writes.append(self._writer.submit(self._write, self.folder / f"{len(self._writes)}.f32", vectors))
 
@@ -89,13 +108,13 @@ class Recording:
             if self._marks[-1][0] < len(losses) or self._joined == len(self._marks):
                 self.take(len(losses), lr_step, trainer)
             snapshots = tuple(self._written(write) for write in self._writes)
+            trees = [Tree(snapshot.leaf_hashes()) for snapshot in snapshots]
+            marks = tuple(Mark(*mark, tree.root) for mark, tree in zip(self._marks, trees, strict=True))
+            trace = Trace(rounded(losses), marks, self._joined)
+            packed = trace.pack()
+            self._written(self._writer.submit((self.folder / _TRACE).write_bytes, packed))
         finally:
             self.close()
-        marks = tuple(
-            Mark(*mark, snapshot.tree.root) for mark, snapshot in zip(self._marks, snapshots, strict=True)
-        )
-        trace = Trace(rounded(losses), marks, self._joined)
-        packed = trace.pack()
         return Recorded(trace, packed, Tree(hash_leaves([packed])), snapshots)
 
     def close(self) -> None:
@@ -106,7 +125,7 @@ class Recording:
         self.folder.mkdir(parents=True, exist_ok=True)
         return Snapshot.write(path, self.layout, vectors)
 
-    def _written(self, write: Future[Snapshot]) -> Snapshot:
+    def _written(self, write: Future[T]) -> T:
         try:
             return write.result()
         except OSError as error:

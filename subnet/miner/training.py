@@ -18,6 +18,7 @@ from subnet.data.assignment import sample_ids
 from subnet.diloco.inner import InnerResult, InnerTrainer
 from subnet.errors import UserError
 from subnet.exchange.round import Round
+from subnet.exchange.window import Window
 from subnet.miner.recording import Recorded, Recording, remove
 from subnet.model.build import build_model
 from subnet.neuron import MAX_UIDS, Neuron
@@ -50,7 +51,7 @@ class Training:
         self._ahead: _Ahead | None = None
         self._shown: dict[int, Recorded] = {}
         self._folder = neuron.node.home / "replay"
-        remove(self._folder)  # a former process's: nobody is told where it is any more
+        self._show_again()
 
     async def round(self, round_: Round) -> InnerResult:
         """Inner steps on this miner's assigned samples, until H of this round are done or its training phase ends."""
@@ -94,8 +95,24 @@ class Training:
         """End what is under way."""
         await self._halt(None)
 
+    def _show_again(self) -> None:
+        """Offer what a former process recorded: who starts again is still audited for the round before."""
+        run, store = self.neuron.run, self.neuron.swarm.store
+        found = {int(path.name): path for path in self._folder.glob("*") if path.name.isdecimal()}
+        for index, path in sorted(found.items()):
+            window = Window.of_round(run.rounds, index)
+            late = window.round < Window.at(run.rounds, self.neuron.clock.block()).round - 1
+            recorded = None if late else Recorded.load(path, self.neuron.layout, run)
+            if recorded is None:
+                remove(path)
+                continue
+            recorded.offer(store, window)
+            self._shown[index] = recorded
+
     def _record(self, index: int) -> Recording | None:
         neuron = self.neuron
+        if index in self._shown:  # a former process's, of this very round
+            self._shown.pop(index).withdraw(neuron.swarm.store)
         return Recording(self._folder / str(index), neuron.layout) if neuron.run.scoring.replay_rate > 0 else None
 
     async def _keep(self, index: int, recording: Recording, done: InnerResult, first: int) -> None:
@@ -109,9 +126,12 @@ class Training:
     def _forget(self, index: int) -> None:
         """In round `index` only the one before it is still audited."""
         self.recorded = None
+        run, store = self.neuron.run, self.neuron.swarm.store
         for old in [shown for shown in self._shown if shown < index - 1]:
-            self._shown.pop(old).withdraw(self.neuron.swarm.store)
+            self._shown.pop(old).withdraw(store)
             remove(self._folder / str(old))
+        for kept, recorded in self._shown.items():  # begun ahead, a round starts with the last one's last snapshot
+            recorded.offer(store, Window.of_round(run.rounds, kept))
 
     async def _halt(self, index: int | None) -> tuple[_Ahead, InnerResult] | None:
         """End the steps ahead, if there are any; they and their result if they are those of round `index`."""

@@ -11,10 +11,13 @@ import torch
 
 from subnet.config import ModelConfig, RunConfig, load_run
 from subnet.diloco.layout import Layout
+from subnet.diloco.merkle import Tree, hash_leaves
+from subnet.diloco.snapshot import num_leaves
 from subnet.errors import UserError
 from subnet.exchange.round import Round
 from subnet.exchange.trace import open_trace
 from subnet.exchange.window import Window
+from subnet.miner.recording import Recorded
 from subnet.miner.training import Training
 from subnet.model.build import init_theta
 from subnet.model.presets import parameter_shapes
@@ -192,11 +195,64 @@ def test_what_was_kept_is_shown_for_a_round_and_then_removed(tmp_path: Path):
         assert entry is not None and entry.not_before_block == round_of(2).window.commit_end
         training.neuron.clock.now = float(round_of(3).window.train_end)
         await training.round(round_of(3))
-        assert training.recorded is None
-        Training(FakeNeuron(AUDITED, tmp_path))
-        assert not folder.exists()
+        assert training.recorded is None and [path.name for path in folder.iterdir()] == ["2"]
 
     asyncio.run(act())
+
+
+def served(store: BlobStore, recorded: Recorded) -> None:
+    """Everything can be had, and is what its root says."""
+    for mark in recorded.trace.marks:
+        entry = store.entry(mark.root)
+        assert entry is not None
+        leaves = [entry.leaf(i) for i in range(num_leaves(LAYOUT))]
+        assert Tree(hash_leaves(leaves)).root == mark.root == asyncio.run(entry.tree()).root
+    packed = store.entry(recorded.root)
+    assert packed is not None and packed.leaf(0) == recorded.packed
+
+
+def test_who_starts_again_still_shows_the_round_before(tmp_path: Path):
+    training = Training(FakeNeuron(AUDITED, tmp_path))
+    for index in range(2):
+        asyncio.run(training.round(round_of(index)))
+    recorded = training.recorded
+    assert recorded is not None
+    (tmp_path / "replay" / "7").mkdir()
+    (tmp_path / "replay" / "7" / "trace").write_bytes(b"half a trace")
+    neuron = FakeNeuron(AUDITED, tmp_path)
+    neuron.clock.now = float(round_of(2).window.start)
+    again = Training(neuron)
+    assert [path.name for path in (tmp_path / "replay").iterdir()] == ["1"]
+    served(neuron.swarm.store, recorded)
+    entry = neuron.swarm.store.entry(recorded.root)
+    assert entry is not None and entry.not_before_block == round_of(1).window.commit_end
+    asyncio.run(again.round(round_of(2)))
+    served(neuron.swarm.store, recorded)
+
+
+def test_a_snapshot_in_which_one_round_ends_and_the_next_begins_is_shown_as_long_as_either(tmp_path: Path):
+    training = Training(FakeNeuron(EAGER, tmp_path))
+    store = training.neuron.swarm.store
+
+    async def act():
+        for index in range(3):
+            training.neuron.state = SimpleNamespace(theta=THETA + 0.125 * index, step=index)
+            await training.round(round_of(index))
+            assert training.recorded is not None
+            training.begin_ahead(round_of(index))
+            await ahead_done(training, 2)
+            training.recorded.offer(store, round_of(index).window)
+            if index == 1:
+                before = training.recorded
+        await training.close()
+        return before, training.recorded
+
+    before, last = asyncio.run(act())
+    assert before.trace.marks[-1].root == last.trace.marks[0].root
+    served(store, before)
+    served(store, last)
+    training._forget(3)
+    served(store, last)
 
 
 def test_steps_ahead_are_kept_with_the_place_where_the_outer_parameters_came(tmp_path: Path):
