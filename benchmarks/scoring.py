@@ -111,7 +111,7 @@ def a_round(run: RunConfig, cache: Path) -> tuple[Case, dict[str, list[bytes]], 
 
 def _reduced(scheme: Scheme, roster: Roster, deltas: list[torch.Tensor]) -> Update:
     update = Update(roster, torch.empty(scheme.layout.numel))
-    for part, (start, stop) in enumerate(scheme.layout.parts(roster.averaged)):
+    for part, (start, stop) in enumerate(roster.parts(scheme.layout)):
         first, last = scheme.layout.span(start, stop)
         made = reduce(scheme, roster, part, [decoded(scheme.layout, x[first:last], start) for x in deltas])
         update.delta[first:last] = decode_part(scheme.reduced, scheme.layout, made.leaves, start, stop)
