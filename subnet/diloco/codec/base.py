@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -81,6 +82,14 @@ def windows(bounds: Sequence[int], elements: int) -> Iterator[Sequence[int]]:
             yield bounds[first : leaf + 1]
             first = leaf
     yield bounds[first:]
+
+
+def empty_vector(n: int) -> Tensor:
+    """fp32 `[n]` on the CPU, of any values.
+
+    numpy's, not torch's: numpy asks for huge pages, and to be given a page costs more time than to write into it.
+    """
+    return torch.from_numpy(np.empty(n, np.float32))
 
 
 def byte_view(x: Tensor) -> memoryview:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from subnet.diloco.codec.base import CodecError, FixedSizeCodec, windows
+from subnet.diloco.codec.base import CodecError, FixedSizeCodec, empty_vector, windows
 
 Floats = NDArray[np.float32]
 
@@ -60,7 +60,7 @@ class Blockwise(FixedSizeCodec):
 
     def decode_leaves(self, leaves: Sequence[bytes], bounds: Sequence[int]) -> Tensor:
         self._check_sizes(leaves, bounds)
-        x = torch.empty(bounds[-1] - bounds[0], dtype=torch.float32)
+        x = empty_vector(bounds[-1] - bounds[0])
         done = 0
         for window in windows(bounds, _WINDOW):
             first, done = done, done + len(window) - 1

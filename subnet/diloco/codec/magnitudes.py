@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subnet.diloco.codec.base import CodecError
-from subnet.diloco.codec.select import Ints
+from subnet.diloco.codec.select import MAGNITUDE, Ints
 
 Headers = NDArray[np.uint16]
 
@@ -28,44 +28,48 @@ _RATIOS = 16
 # The largest magnitude of a chunk is between 2^11 and 2^12 of its integers.
 _INTEGER_BITS = 12
 _MANTISSA_BITS = 23
-_FRACTION = (1 << _MANTISSA_BITS) - 1
+# Biased exponents: of 2^(11 - e) that of e is to be taken from, and the largest of a number.
+_UNIT_EXPONENT = np.int32(2 * 127 + _INTEGER_BITS - 1)
+_MAX_EXPONENT = np.int32(254)
 
 
-def split(bits_MK: Ints) -> tuple[Headers, Ints]:
-    """Header of every chunk, and how many of its magnitudes are high, the first ones.
+def split(ranked_MK: Ints) -> tuple[Headers, Ints]:
+    """Header of every chunk, and the bits from which on its magnitudes are high (none is, where MAGNITUDE).
 
-    `bits_MK`: fp32 magnitudes' bits in falling order; of a chunk all are zero, or the first is from TINY to below HUGE.
+    `ranked_MK`: bits of fp32 magnitudes, falling; of a chunk all are zero, or the first is from TINY to below HUGE.
     """
-    kept = bits_MK.shape[1]
-    exponents_MK = bits_MK >> _MANTISSA_BITS
-    significands_MK = (bits_MK & _FRACTION) | (_FRACTION + 1)
-    shifts_MK = np.minimum(exponents_MK[:, :1] - exponents_MK + (_MANTISSA_BITS + 1 - _INTEGER_BITS), 31)
-    integers_MK = (significands_MK >> shifts_MK).astype(np.float64)
-    sums_MK = np.cumsum(integers_MK, axis=1)
+    kept = ranked_MK.shape[1]
+    exponent_M = ranked_MK[:, 0] >> _MANTISSA_BITS
+    # Times 2^(11 - e), which is exact or below 1 and then 0; a chunk of zeros has an exponent of none.
+    scale_M = (np.minimum(_UNIT_EXPONENT - exponent_M, _MAX_EXPONENT) << _MANTISSA_BITS).view(np.float32)
+    integers_MK = (ranked_MK.view(np.float32) * scale_M[:, None]).astype(np.int32)
+    sums_MK = np.cumsum(integers_MK, axis=1, dtype=np.int32)
     total_M = sums_MK[:, -1]
-    rows_M = np.arange(len(bits_MK))
+    rows_M = np.arange(len(ranked_MK))
     last_M = _gains(sums_MK).argmax(axis=1) if kept > 1 else np.zeros_like(rows_M)
-    n_high_M = (integers_MK >= integers_MK[rows_M, last_M][:, None]).sum(axis=1)
+    n_high_M = np.count_nonzero(integers_MK >= integers_MK[rows_M, last_M][:, None], axis=1)
     # Zeros stay zero: where some are kept, they are the low ones.
-    has_zero_M = bits_MK[:, -1] == 0
-    n_high_M[has_zero_M] = (bits_MK[has_zero_M] > 0).sum(axis=1)
+    has_zero_M = ranked_MK[:, -1] == 0
+    if has_zero_M.any():
+        n_high_M[has_zero_M] = np.count_nonzero(ranked_MK[has_zero_M], axis=1)
     sum_high_M = sums_MK[rows_M, n_high_M - 1]
     mean_M = (sum_high_M / np.maximum(n_high_M, 1)).astype(np.float32)
-    unit_M = exponents_MK[:, 0].astype(np.int64) - (127 + _INTEGER_BITS - 1)
+    unit_M = exponent_M.astype(np.int64) - (127 + _INTEGER_BITS - 1)
     rounded_M = ((mean_M.view(np.int32).astype(np.int64) + (1 << (_SHIFT - 1))) >> _SHIFT) - _BASE
-    high_M = np.clip(rounded_M + (unit_M << (_MANTISSA_BITS - _SHIFT)), 1, _MAX_HIGH)
+    high_M = np.minimum(np.maximum(rounded_M + (unit_M << (_MANTISSA_BITS - _SHIFT)), 1), _MAX_HIGH)
     step_M = np.ldexp(_magnitudes(high_M).astype(np.float64), -unit_M) / _RATIOS
     mean_low_M = (total_M - sum_high_M) / np.maximum(kept - n_high_M, 1)
-    ratio_M = np.clip(np.rint(mean_low_M / step_M), 1, _RATIOS - 1).astype(np.int64)
+    ratio_M = np.minimum(np.maximum(np.rint(mean_low_M / step_M), 1), _RATIOS - 1).astype(np.int64)
     ratio_M[(n_high_M == kept) | has_zero_M] = 0
-    return np.where(n_high_M > 0, (high_M << 4) | ratio_M, 0).astype(np.uint16), n_high_M.astype(np.int32)
+    headers_M = np.where(n_high_M > 0, (high_M << 4) | ratio_M, 0).astype(np.uint16)
+    return headers_M, np.where(n_high_M > 0, ranked_MK[rows_M, n_high_M - 1], MAGNITUDE)
 
 
-def _gains(sums_MK: NDArray[np.float64]) -> NDArray[np.float64]:
+def _gains(sums_MK: Ints) -> NDArray[np.float64]:
     """What splitting after the first, the second, ... takes off the squared error, up to a factor of the chunk."""
     kept = sums_MK.shape[1]
     counts_K = np.arange(1.0, kept)
-    excess_MK = sums_MK[:, :-1] * kept
+    excess_MK = sums_MK[:, :-1] * np.float64(kept)
     excess_MK -= sums_MK[:, -1:] * counts_K
     excess_MK *= excess_MK
     excess_MK *= 1.0 / (counts_K * (kept - counts_K))

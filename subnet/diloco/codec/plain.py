@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from subnet.diloco.codec.base import CodecError, FixedSizeCodec, byte_view, check_finite
+from subnet.diloco.codec.base import CodecError, FixedSizeCodec, byte_view, check_finite, empty_vector
 
 _MAX_HALF = 65_504.0
 # Elements handled at once: the temporaries of this many stay in a core's cache.
@@ -72,7 +72,7 @@ class Fp16(_Plain):
     def decode_leaves(self, leaves: Sequence[bytes], bounds: Sequence[int]) -> Tensor:
         self._check_sizes(leaves, bounds)
         halves = torch.frombuffer(bytearray().join(leaves), dtype=torch.float16)
-        x = torch.empty(halves.numel(), dtype=torch.float32)
+        x = empty_vector(halves.numel())
         for piece, half in zip(x.split(_CHUNK), halves.split(_CHUNK), strict=True):
             piece.copy_(half)
             check_finite(piece)

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from subnet.diloco.codec.base import Codec, CodecError, windows
 from subnet.diloco.codec.magnitudes import HEADER_BYTES, HUGE_BITS, TINY_BITS, split, values
-from subnet.diloco.codec.select import MAX_ROW, Ints, largest
+from subnet.diloco.codec.select import MAGNITUDE, MAX_ROW, Ints, largest
 
-Bits = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 
 # Elements whose leaves are made together: the temporaries of these many stay in a core's caches.
-_WINDOW = 2**20
+_WINDOW = 2**21
 
 
 class Sparse(Codec):
@@ -66,45 +66,46 @@ class Sparse(Codec):
 
     def decode_leaves(self, leaves: Sequence[bytes], bounds: Sequence[int]) -> Tensor:
         self._check_count(leaves, bounds)
-        x = torch.zeros(bounds[-1] - bounds[0], dtype=torch.float32)
+        x = np.zeros(bounds[-1] - bounds[0], np.float32)
         first = 0
         for window in windows(bounds, _WINDOW):
             for n, which in _by_size(window):
                 places_LK, values_LK = self._decode([leaves[first + leaf] for leaf in which], n)
                 starts = np.array([window[leaf] - bounds[0] for leaf in which])
-                x.numpy()[places_LK + starts[:, None]] = values_LK
+                x[places_LK + starts[:, None]] = values_LK
             first += len(window) - 1
-        return x
+        return torch.from_numpy(x)
 
     def _encode(self, x_LN: Tensor) -> list[bytes]:
         count, n = x_LN.shape
         shape = _Shape(self, n)
         headers, gaps, flags = [], [], []
         for start, stop, size, kept in shape.spans:
-            x_MS = x_LN[:, start:stop].reshape(-1, size)
-            columns_MK, bits_MK, negative_MK = largest(x_MS, kept)
-            if int(bits_MK[:, 0].max()) >= HUGE_BITS:
+            columns_MK, bits_MK, ranked_MK = largest(x_LN[:, start:stop].reshape(-1, size), kept)
+            if int(ranked_MK[:, 0].max()) >= HUGE_BITS:
                 raise CodecError("a value is not finite, or too large to encode")
-            tiny_M = bits_MK[:, 0] < TINY_BITS
-            columns_MK[tiny_M], bits_MK[tiny_M] = np.arange(kept), 0
-            header_M, n_high_M = split(bits_MK)
-            # In the order of places, with what belongs to each carried along.
-            high_MK = np.arange(kept) < n_high_M[:, None]
-            packed_MK = (columns_MK << 2) | (np.where(bits_MK > 0, negative_MK, 0) << 1) | high_MK
-            packed_MK.sort(axis=1)
+            tiny_M = ranked_MK[:, 0] < TINY_BITS
+            if tiny_M.any():
+                columns_MK[tiny_M], bits_MK[tiny_M], ranked_MK[tiny_M] = np.arange(kept), 0, 0
+            header_M, least_high_M = split(ranked_MK)
+            if not ranked_MK[:, -1].all():
+                bits_MK[bits_MK & MAGNITUDE == 0] = 0  # zeros have no sign
+            flags_MK = ((bits_MK & MAGNITUDE) >= least_high_M[:, None]) | ((bits_MK >> 31) & 2)
             headers.append(header_M.reshape(count, -1))
-            gaps.append(np.diff(packed_MK >> 2, axis=1, prepend=np.int32(-1)).reshape(count, -1) - 1)
-            flags.append((packed_MK & 3).reshape(count, -1))
+            gaps.append(_gaps(columns_MK).reshape(count, -1))
+            flags.append(flags_MK.reshape(count, -1))
         gaps_LK, flags_LK = np.concatenate(gaps, axis=1), np.concatenate(flags, axis=1)
-        stops_LK = np.cumsum((gaps_LK >> self.low_bits) + 1, axis=1, dtype=np.int64)
-        bits_LB = np.zeros((count, shape.symbol_bits + int(stops_LK[:, -1].max())), np.uint8)
-        symbols_LK = (gaps_LK & ((1 << self.low_bits) - 1)) | (flags_LK << self.low_bits)
-        symbol_bits_LKW = bits_LB[:, : shape.symbol_bits].reshape(count, shape.kept, -1)
-        symbol_bits_LKW[:] = _unpacked(symbols_LK, self.low_bits + 2)
-        row_L1 = np.arange(count)[:, None] * bits_LB.shape[1]
-        bits_LB.reshape(-1)[row_L1 + (shape.symbol_bits - 1) + stops_LK] = 1
+        symbols_LB = _packed((gaps_LK & ((1 << self.low_bits) - 1)) | (flags_LK << self.low_bits), self.low_bits + 2)
+        stops_LK = np.cumsum((gaps_LK >> self.low_bits) + 1, axis=1, dtype=np.int32)
+        edge, rest = divmod(shape.symbol_bits, 8)
+        unary_LU = np.zeros((count, rest + int(stops_LK[:, -1].max())), np.uint8)
+        before_L1 = np.arange(count)[:, None] * unary_LU.shape[1] + (rest - 1)
+        unary_LU.reshape(-1)[before_L1 + stops_LK] = 1
+        packed_LB = np.packbits(unary_LU, axis=1, bitorder="little")
+        if rest:  # the first byte has the last symbols' bits, too
+            packed_LB[:, 0] |= symbols_LB[:, edge]
         header_bytes = np.concatenate(headers, axis=1).astype("<u2").view(np.uint8)
-        data = np.concatenate((header_bytes, np.packbits(bits_LB, axis=1, bitorder="little")), axis=1)
+        data = np.concatenate((header_bytes, symbols_LB[:, :edge], packed_LB), axis=1)
         sizes = shape.header_bytes + (shape.symbol_bits + stops_LK[:, -1] + 7) // 8
         return [row[:size].tobytes() for row, size in zip(data, sizes.tolist(), strict=True)]
 
@@ -116,11 +117,11 @@ class Sparse(Codec):
             raise CodecError(f"expected {least} to {most} bytes for {n} elements")
         data = np.frombuffer(b"".join(leaf.ljust(longest, b"\0") for leaf in leaves), np.uint8).reshape(-1, longest)
         headers_LM = np.ascontiguousarray(data[:, : shape.header_bytes]).view("<u2")
-        bits_LB = np.unpackbits(data[:, shape.header_bytes :], axis=1, bitorder="little")
-        stops_LK = self._stops(bits_LB[:, shape.symbol_bits :], [len(leaf) for leaf in leaves], shape)
-        symbols_LK = _packed(bits_LB[:, : shape.symbol_bits].reshape(len(leaves), shape.kept, -1))
-        quotients_LK = np.diff(stops_LK, axis=1, prepend=np.int32(0)) - 1
-        gaps_LK = (quotients_LK << self.low_bits) | (symbols_LK & ((1 << self.low_bits) - 1))
+        edge, rest = divmod(shape.symbol_bits, 8)
+        unary_LU = np.unpackbits(data[:, shape.header_bytes + edge :], axis=1, bitorder="little")[:, rest:]
+        stops_LK = self._stops(unary_LU, [len(leaf) for leaf in leaves], shape)
+        symbols_LK = _unpacked(data[:, shape.header_bytes :], shape.kept, self.low_bits + 2)
+        gaps_LK = (_gaps(stops_LK - 1) << self.low_bits) | (symbols_LK & ((1 << self.low_bits) - 1))
         flags_LK = symbols_LK >> self.low_bits
         places_LK, values_LK = np.empty_like(gaps_LK), np.empty(gaps_LK.shape, np.float32)
         chunk = done = 0
@@ -138,7 +139,7 @@ class Sparse(Codec):
             chunk, done = chunk + count, span.stop
         return places_LK, values_LK
 
-    def _stops(self, unary_LU: Bits, lengths: Sequence[int], shape: _Shape) -> Ints:
+    def _stops(self, unary_LU: Bytes, lengths: Sequence[int], shape: _Shape) -> Ints:
         """Bits up to and with the 1 of every gap, `[L, K]`. Raises CodecError unless just these fill the lengths."""
         count, width = unary_LU.shape
         ones = np.flatnonzero(unary_LU.view(np.bool_))
@@ -177,21 +178,52 @@ def _by_size(window: Sequence[int]) -> Iterator[tuple[int, list[int]]]:
     yield from which.items()
 
 
-def _unpacked(symbols_LK: Ints, width: int) -> Bits:
-    """The `width` bits of every symbol, uint8 `[L, K, width]`, least significant first."""
-    dtype = _symbol_type(width)
-    bits = np.unpackbits(symbols_LK.astype(dtype).reshape(-1).view(np.uint8), bitorder="little")
-    return bits.reshape(*symbols_LK.shape, 8 * dtype.itemsize)[..., :width]
+def _gaps(places_MK: Ints) -> Ints:
+    """What lies between a place and the one before it, or the row's beginning."""
+    gaps_MK = places_MK.copy()
+    gaps_MK[:, 1:] -= places_MK[:, :-1] + 1
+    return gaps_MK
 
 
-def _packed(bits_LKW: Bits) -> Ints:
-    """Inverse of `_unpacked`."""
-    *shape, width = bits_LKW.shape
-    dtype = _symbol_type(width)
-    padded = np.zeros((*shape, 8 * dtype.itemsize), np.uint8)
-    padded[..., :width] = bits_LKW
-    return np.packbits(padded, bitorder="little").view(dtype).reshape(shape).astype(np.int32)
+def _packed(symbols_LK: Ints, width: int) -> Bytes:
+    """`width` bits of every symbol, least significant first, as bytes; there are `width` of them to eight symbols."""
+    count, kept = symbols_LK.shape
+    symbols_LG8 = _padded(symbols_LK, kept + -kept % 8).reshape(count, -1, 8)
+    symbols_8LG = np.moveaxis(symbols_LG8, 2, 0).astype(_symbol_type(width), order="C")
+    bytes_WLG = np.zeros((width, *symbols_8LG.shape[1:]), symbols_8LG.dtype)
+    for symbol, byte, shift in _overlaps(width):
+        bytes_WLG[byte] |= _shifted(symbols_8LG[symbol], shift)
+    return np.moveaxis(bytes_WLG, 0, 2).astype(np.uint8, order="C").reshape(count, -1)
 
 
-def _symbol_type(width: int) -> np.dtype[Any]:
-    return np.dtype("<u1" if width <= 8 else "<u2" if width <= 16 else "<u4")
+def _unpacked(bytes_LB: Bytes, kept: int, width: int) -> Ints:
+    """Inverse of `_packed`, for `kept` symbols per row of at least their bytes."""
+    count, groups = len(bytes_LB), -(-kept // 8)
+    bytes_LGW = _padded(bytes_LB[:, : groups * width], groups * width).reshape(count, groups, width)
+    bytes_WLG = np.moveaxis(bytes_LGW, 2, 0).astype(_symbol_type(width), order="C")
+    symbols_8LG: NDArray[Any] = np.zeros((8, count, groups), bytes_WLG.dtype)
+    for symbol, byte, shift in _overlaps(width):
+        symbols_8LG[symbol] |= _shifted(bytes_WLG[byte], -shift)
+    symbols_8LG &= (1 << width) - 1
+    return np.moveaxis(symbols_8LG, 0, 2).astype(np.int32, order="C").reshape(count, -1)[:, :kept]
+
+
+def _symbol_type(width: int) -> type[np.unsignedinteger[Any]]:
+    return np.uint8 if width <= 8 else np.uint16 if width <= 16 else np.uint32
+
+
+def _overlaps(width: int) -> Iterator[tuple[int, int, int]]:
+    """Of eight symbols and their bytes: which share bits, and how far to the left of the byte's the symbol's begin."""
+    for symbol in range(8):
+        for byte in range(width * symbol // 8, (width * (symbol + 1) - 1) // 8 + 1):
+            yield symbol, byte, width * symbol - 8 * byte
+
+
+def _padded(x_MS: NDArray[Any], columns: int) -> NDArray[Any]:
+    """With zeros at the end of every row, up to that many columns."""
+    missing = columns - x_MS.shape[1]
+    return np.pad(x_MS, ((0, 0), (0, missing))) if missing else x_MS
+
+
+def _shifted(x: NDArray[Any], left: int) -> NDArray[Any]:
+    return x << left if left > 0 else x >> -left

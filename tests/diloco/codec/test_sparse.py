@@ -19,6 +19,7 @@ from subnet.model.presets import PRESETS, parameter_shapes
 from .conftest import vectors
 
 TINY, LARGEST = 2.0**-90, 2.0**100
+INFINITY = 0xFF << 23
 
 
 def reference_split(magnitudes: list[float]) -> tuple[int, list[bool]]:
@@ -108,14 +109,26 @@ def test_only_the_canonical_leaf_decodes(x: torch.Tensor, shape: tuple[int, int]
 @given(st.integers(1, 5), st.integers(1, 300), st.data(), st.integers(0, 2**32))
 def test_among_equals_the_first_are_the_largest(rows: int, columns: int, data: st.DataObject, seed: int) -> None:
     k = data.draw(st.integers(1, columns))
-    kinds = data.draw(st.sampled_from([1, 2, 5, 2**31 - 1]))
+    kinds = data.draw(st.sampled_from([1, 2, 5, 2**24, INFINITY + 1]))
     bits = np.random.Generator(np.random.Philox(seed)).integers(0, kinds, (rows, columns)).astype(np.int32)
     signs = np.random.Generator(np.random.Philox(seed + 1)).integers(0, 2, (rows, columns)).astype(np.int32)
-    found, values, negative = largest(torch.from_numpy(bits | signs << 31).view(torch.float32), k)
-    expected = np.array([sorted(range(columns), key=lambda c: (-row[c], c))[:k] for row in bits.astype(np.int64)])
-    assert (found == expected).all()
-    assert (values == np.take_along_axis(bits, expected, axis=1)).all()
-    assert (negative == np.take_along_axis(signs, expected, axis=1)).all()
+    signed = bits | signs << 31
+    found = largest(torch.from_numpy(signed).view(torch.float32), k)
+    ranked = np.array([sorted(range(columns), key=lambda c: (-row[c], c))[:k] for row in bits.astype(np.int64)])
+    assert (found.ranked_MK == np.take_along_axis(bits, ranked, axis=1)).all()
+    assert (found.columns_MK == np.sort(ranked, axis=1)).all()
+    assert (found.bits_MK == np.take_along_axis(signed, found.columns_MK, axis=1)).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 300), st.data(), st.integers(0, 2**32))
+def test_a_nan_is_ranked_first(columns: int, data: st.DataObject, seed: int) -> None:
+    rng = np.random.Generator(np.random.Philox(seed))
+    bits = rng.integers(0, INFINITY + 1, (2, columns)).astype(np.int32)
+    which = rng.choice(columns, data.draw(st.integers(1, columns)), replace=False)
+    bits[1, which] = rng.integers(INFINITY + 1, 2**31, len(which))
+    found = largest(torch.from_numpy(bits).view(torch.float32), data.draw(st.integers(1, columns)))
+    assert found.ranked_MK[0, 0] <= INFINITY < found.ranked_MK[1, 0]
 
 
 def test_golden_bytes(values: Callable[..., torch.Tensor], threads: Callable[[int], None]) -> None:
@@ -126,6 +139,21 @@ def test_golden_bytes(values: Callable[..., torch.Tensor], threads: Callable[[in
         assert blake2b(data, digest_size=16).hexdigest() == "c06d1f7ea851afad0352fec2a49738ec"
         decoded = Sparse(64, 4096).decode(data, x.numel())
         assert blake2b(decoded.numpy().tobytes(), digest_size=16).hexdigest() == "da53fb7689f3ac8cd5b71d758edce90a"
+
+
+def test_a_machine_without_denormals_makes_the_same_bytes(values: Callable[..., torch.Tensor]) -> None:
+    """A chunk of numbers down to the least denormal, beside one that has a large one as well."""
+    x = values(8192, 2) * 2.0**-120
+    x[::3] *= 2.0**-26
+    x[5000] = 1.0
+    codec = Sparse(64, 4096)
+    plain = codec.encode(x)
+    torch.set_flush_denormal(True)
+    try:
+        assert codec.encode(x) == plain
+    finally:
+        torch.set_flush_denormal(False)
+    assert plain == reference_sparse(x.numpy(), 64, 4096)
 
 
 def test_the_size_bound_is_met_and_tight() -> None:
