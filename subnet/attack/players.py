@@ -150,6 +150,8 @@ def work_of(attack: str, count: int) -> float:
     """The machines' worth of honest work that `count` attackers bring in: what they may earn together."""
     if attack.startswith("sandbagger"):
         return count * (0.1 if "10 %" in attack else 0.5)
+    if attack in ("over-fitter", "scaling x 1000"):  # they do all their steps, and gain nothing beyond
+        return float(count)
     one_machine = attack.startswith(("copier", "sybils")) and attack != "copier: delayed"
     return 1.0 if one_machine else 0.0
 

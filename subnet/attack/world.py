@@ -137,8 +137,9 @@ class World:
             commitments[hotkey] = Commitment(hotkey, root, norm(sent), tokens, move.steps, b"s" * 32)
             shown[hotkey] = sent if move.readable else None
         members = {h: Member(h, incentive.get(h, 0.0), False) for h in moves}
-        order, averaged = averaging_order(self.beacon("order"), list(committed), members, self.run.rounds)
-        roster = Roster(self.round, "", b"r" * 32, b"s" * 32, tuple(commitments[h] for h in order), averaged)
+        order, averaged, earning = averaging_order(self.beacon("order"), list(committed), members, self.run.rounds)
+        listed = tuple(commitments[h] for h in order)
+        roster = Roster(self.round, "", b"r" * 32, b"s" * 32, listed, averaged, earning)
         update = self._reduced(roster, moves, shown)
         played = Played(self.theta, update, shown, frozenset(h for h, move in moves.items() if move.agrees))
         outer = self.run.outer

@@ -127,7 +127,7 @@ class Leadership:
         """Collect and verify this round's commitments and publish the list; None when there is nothing to list."""
         commitments = await self.commitments(window, facts, state)
         hotkeys = sorted(commitments)[: self.run.rounds.max_members]
-        order, averaged = averaging_order(facts.beacon, hotkeys, facts.members, self.run.rounds)
+        order, averaged, _ = averaging_order(facts.beacon, hotkeys, facts.members, self.run.rounds)
         if not averaged:
             return None
         blob = pack_roster(state, averaged, [commitments[hotkey][0].pack() for hotkey in order])

@@ -37,7 +37,10 @@ class Member:
 
 @dataclass(frozen=True)
 class Roster:
-    """A verified roster: commitments in averaging order; the first `averaged` of them enter the mean and reduce."""
+    """A verified roster: commitments in averaging order; the first `averaged` of them enter the mean.
+
+    Of those the first `earning` may reduce (None: all).
+    """
 
     round: int
     leader: str
@@ -45,6 +48,7 @@ class Roster:
     state: bytes
     commitments: tuple[Commitment, ...]
     averaged: int
+    earning: int | None = None
 
     @property
     def mean(self) -> tuple[Commitment, ...]:
@@ -53,8 +57,12 @@ class Roster:
 
     @property
     def reducing(self) -> tuple[Commitment, ...]:
-        """Those of them that others can dial; the i-th reduces part i. All, if they say that nobody can be dialled."""
-        return tuple(c for c in self.mean if c.rate) or self.mean
+        """The i-th reduces part i: those of the earning that others can dial; any that can, or all, if there is none.
+
+        A part is a share of the model for one round: newcomers, and whoever was caught and is not paid, do not get one.
+        """
+        able = tuple(c for c in self.mean if c.rate)
+        return tuple(c for c in self.mean[: self.earning] if c.rate) or able or self.mean
 
     def parts(self, layout: Layout) -> list[tuple[int, int]]:
         """The leaves `(start, stop)` of every part: sizes are as the reducers' declared upload rates.
@@ -97,19 +105,20 @@ def leader_order(beacon: bytes, members: Iterable[Member]) -> list[str]:
 
 def averaging_order(
     beacon: bytes, hotkeys: Sequence[str], members: dict[str, Member], rounds: RoundConfig
-) -> tuple[list[str], int]:
-    """Order `hotkeys` for a roster and say how many of them are averaged.
+) -> tuple[list[str], int, int]:
+    """Order `hotkeys` for a roster and say how many of them are averaged, and how many of those may reduce.
 
-    Until `rounds.min_incentive_earners` registered hotkeys earn incentive, everybody is averaged. From then on the
-    earners among `hotkeys` are, plus `rounds.newcomers` of the others by draw; the rest is listed and only scored.
+    Until `rounds.min_incentive_earners` registered hotkeys earn incentive, everybody is averaged and reduces. From then
+    on the earners among `hotkeys` do, and `rounds.newcomers` of the others, by draw, are averaged; the rest is listed
+    and only scored.
     """
     order = sorted(hotkeys, key=lambda h: draw(beacon, h))
     earners = sum(m.incentive > 0 for m in members.values())
     if earners < rounds.min_incentive_earners:
-        return order, len(order)
+        return order, len(order), len(order)
     earning = [h for h in order if h in members and members[h].incentive > 0]
     others = [h for h in order if h not in set(earning)]
-    return earning + others, len(earning) + min(rounds.newcomers, len(others))
+    return earning + others, len(earning) + min(rounds.newcomers, len(others)), len(earning)
 
 
 def max_roster_bytes(rounds: RoundConfig) -> int:
@@ -165,6 +174,8 @@ def open_roster(
         raise BadRecord("roster lists a hotkey twice")
     if averaged < 1:
         raise BadRecord("roster lists nobody")
-    if (hotkeys, averaged) != averaging_order(beacon, hotkeys, members, run.rounds):
+    order, number, earning = averaging_order(beacon, hotkeys, members, run.rounds)
+    if (hotkeys, averaged) != (order, number):
         raise BadRecord("roster order or averaging rule")
-    return Roster(round_index, leader, merkle_root([leaf_hash(data)]), state, tuple(commitments), averaged)
+    root = merkle_root([leaf_hash(data)])
+    return Roster(round_index, leader, root, state, tuple(commitments), averaged, earning)

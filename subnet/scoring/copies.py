@@ -24,6 +24,9 @@ tell what such training has in common. The last is for all above."""
 _AS_MUCH = 0.75
 """Steps of another, against those of the pair's lesser, from which on it trained about as much."""
 _ALIKE_MOST = 0.95
+_TELLING = 0.01
+"""Share of a sketch's squared length that must be left for its correlation to say anything. Who sends the mean of all
+others, or its opposite, is like all and like none: it must not make them near-copies of each other."""
 _KNOWN = 0.12
 """A contribution whose unexplained share is below this part of the round's median is last round's news."""
 
@@ -77,8 +80,10 @@ def partial_correlations(sketches: Sketches, steps: Sequence[float]) -> NDArray[
     )  # fmt: skip
     inverse = np.linalg.pinv(gram, rcond=1e-6, hermitian=True)
     rest = c - np.einsum("aij,ijab,bji->ij", towards, inverse, towards)
-    left = np.clip(own[:, None] - np.einsum("aij,ijab,bij->ij", towards, inverse, towards), 1e-9, None)
-    return np.asarray(np.clip(rest / np.sqrt(left * left.T), -1.0, 1.0))
+    left = own[:, None] - np.einsum("aij,ijab,bij->ij", towards, inverse, towards)
+    telling = np.minimum(left, left.T) >= _TELLING
+    lengths = np.sqrt(np.where(telling, left * left.T, 1.0))
+    return np.asarray(np.where(telling, np.clip(rest / lengths, -1.0, 1.0), 0.0))
 
 
 def groups(sketches: Sketches, steps: Sequence[float]) -> list[frozenset[int]]:

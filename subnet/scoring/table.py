@@ -49,7 +49,8 @@ class Observation:
     `participation`: 0..1, the share of its part in the exchange that it did; None when nothing can be said of that.
     `digest_ok`: its state digest is right. `tokens`: trained, as it declared. `twins`: the others of this round whose
     contribution is nearly the same. `stale`: it is made of the last round's contributions. `replayed`: whether its
-    inner steps came out as committed when they were audited; None when they were not.
+    inner steps came out as committed when they were audited; None when they were not. `faulty`: a word that it signed on
+    a reduced part is proven wrong.
     """
 
     loss: LossScore | None
@@ -59,6 +60,7 @@ class Observation:
     twins: frozenset[str] = frozenset()
     stale: bool = False
     replayed: bool | None = None
+    faulty: bool = False
 
     def __post_init__(self) -> None:
         if self.participation is not None and not 0 <= self.participation <= 1:
@@ -70,7 +72,7 @@ class Row:
     """One hotkey: its rating, three averages in 0..1, the odds that it trains, and the last round it was seen in.
 
     `evidence` averages the work that each evaluated contribution shows (`evidence_of`). `trained`: log odds that it
-    trains on its own data (`trained.update`). `barred_until`: the last round it is not paid in, for a failed audit.
+    trains on its own data (`trained.update`). `barred_until`: the last round it is not paid in, for what was proven.
     """
 
     rating: Rating = field(default_factory=Rating)
@@ -181,5 +183,5 @@ def _fold(row: Row, seen: Observation | None, evidence: float | None, round_inde
         else row.participation.add(seen.participation, decay),
         digest=row.digest.add(float(seen.digest_ok), decay),
         last_round=round_index,
-        barred_until=row.barred_until if seen.replayed is not False else round_index + cfg.replay_penalty,
+        barred_until=round_index + cfg.replay_penalty if seen.faulty or seen.replayed is False else row.barred_until,
     )

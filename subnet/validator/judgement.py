@@ -159,6 +159,7 @@ class Judgement:
                 WORTHLESS if c.hotkey in faulty else losses.get(c.hotkey),
                 took_part,
                 digest_ok=c.hotkey in case.agreed,
+                faulty=c.hotkey in faulty,
                 tokens=c.tokens,
                 twins=twins.get(c.hotkey, frozenset()),
                 stale=c.hotkey in stale,

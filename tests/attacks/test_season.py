@@ -59,4 +59,6 @@ def test_what_attackers_may_earn_is_what_they_work() -> None:
         "copier: sign flipped": 1.0,
         "copier: mixed of two": 1.0,
         "sybils: one machine's work split": 1.0,
+        "over-fitter": 4.0,
+        "scaling x 1000": 4.0,
     }

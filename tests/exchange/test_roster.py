@@ -32,7 +32,7 @@ def commit(signer, round_index=3, state=STATE, run_id=RUN_ID):
 
 def by_draw(signers=SIGNERS):
     records = {s.ss58: commit(s) for s in signers}
-    order, averaged = averaging_order(BEACON, list(records), MEMBERS, RUN.rounds)
+    order, averaged, _ = averaging_order(BEACON, list(records), MEMBERS, RUN.rounds)
     return [records[h] for h in order], averaged
 
 
@@ -90,10 +90,22 @@ def test_once_enough_earn_only_earners_and_a_few_newcomers_are_averaged():
     few = MEMBERS | {HOTKEYS[0]: Member(HOTKEYS[0], 0.5, False)}
     assert averaging_order(BEACON, HOTKEYS, few, rounds)[1] == 5
     earners = few | {HOTKEYS[1]: Member(HOTKEYS[1], 0.5, False)}
-    order, averaged = averaging_order(BEACON, HOTKEYS, earners, rounds)
-    assert averaged == 3
+    order, averaged, earning = averaging_order(BEACON, HOTKEYS, earners, rounds)
+    assert averaged == 3 and earning == 2
     assert set(order[:2]) == set(HOTKEYS[:2])
     assert sorted(order) == sorted(HOTKEYS)
+
+
+def test_newcomers_are_averaged_and_reduce_nothing_once_enough_earn():
+    rounds = dataclasses.replace(RUN.rounds, min_incentive_earners=2, newcomers=1)
+    earners = MEMBERS | {h: Member(h, 0.5, False) for h in HOTKEYS[:2]}
+    records = {s.ss58: commit(s) for s in SIGNERS}
+    order, averaged, _ = averaging_order(BEACON, HOTKEYS, earners, rounds)
+    blob = pack_roster(STATE, averaged, [records[h] for h in order])
+    roster = opened(blob, earners, dataclasses.replace(RUN, rounds=rounds))
+    assert len(roster.mean) == 3 and {c.hotkey for c in roster.reducing} == set(HOTKEYS[:2])
+    everybody = opened(pack_roster(STATE, 5, by_draw()[0]))
+    assert everybody.reducing == everybody.mean
 
 
 def test_validators_with_a_permit_lead_first_and_the_beacon_moves_the_order():

@@ -102,6 +102,13 @@ def test_a_crowd_of_copies_does_not_pass_for_what_is_common(honest: int, sybils:
     assert found == [frozenset(range(honest - 1, honest + sybils))]
 
 
+@pytest.mark.parametrize("factor", [1.0, -0.5])
+def test_who_sends_the_mean_of_all_makes_nobody_a_copier(factor: float) -> None:
+    crowd = Crowd(5, 12)
+    mean = factor * crowd.now.mean(0, keepdims=True)
+    assert groups(np.concatenate([crowd.now, mean, mean]), [*crowd.steps, 16, 16]) == [frozenset({12, 13})]
+
+
 def test_zeros_and_a_lone_peer_are_copies_of_nobody() -> None:
     crowd = Crowd(0, 4)
     zeros = np.zeros((2, SIZE), np.float32)

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from subnet.config import ScoringConfig
 from subnet.scoring import table as table_module
 from subnet.scoring.document import from_json, to_json
 from subnet.scoring.loss import LossScore
@@ -184,3 +185,9 @@ def test_a_restart_changes_nothing(season) -> None:
     restarted.play(MIXED, 3)
     assert restarted.table == straight.table
     assert to_json(restarted.table) == to_json(straight.table)
+
+
+def test_a_word_that_is_proven_wrong_costs_the_pay_of_many_rounds() -> None:
+    cfg = ScoringConfig()
+    table = observe(ScoreTable(), 0, {"liar": seen(GOOD, 0.0, faulty=True), "other": seen(GOOD)}, cfg)
+    assert table.rows["liar"].barred_until == cfg.replay_penalty and table.rows["other"].barred_until == -1
