@@ -49,8 +49,8 @@ class Observation:
     `participation`: 0..1, the share of its part in the exchange that it did; None when nothing can be said of that.
     `digest_ok`: its state digest is right. `tokens`: trained, as it declared. `twins`: the others of this round whose
     contribution is nearly the same. `stale`: it is made of the last round's contributions. `replayed`: whether its
-    inner steps came out as committed when they were audited; None when they were not. `faulty`: a word that it signed on
-    a reduced part is proven wrong.
+    inner steps came out as committed when they were audited; None when they were not. `faulty`: what it signed for as
+    a reducer is proven wrong.
     """
 
     loss: LossScore | None

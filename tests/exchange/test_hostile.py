@@ -199,7 +199,7 @@ def test_who_does_not_show_validators_what_it_committed_to_loses_its_evidence(
                 peer.swarm.store.drop(owned(play.contributions[peer.hotkey].root, peer.hotkey))
         village.clock.patience = PATIENCE
         theta = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
-        await validator.score(Finished(play.round, theta, update, frozenset(), ()), next_round(play))
+        await validator.score(Finished(play.round, theta, play.window.round, update, frozenset(), ()), next_round(play))
         for hotkey, row in validator.table.rows.items():
             assert row.participation.value == 1.0
             if silent == "everybody":  # that may as well be the validator's own fault
@@ -226,7 +226,7 @@ def test_announcing_a_part_that_nobody_can_have_is_not_reducing(village: Village
         assert update.missing == [part] and part in update.results
         validator = validator_of(watcher, play, tmp_path)
         theta = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
-        case = await validator._case(Finished(play.round, theta, update, frozenset(), ()), next_round(play))
+        case = await validator._case(Finished(play.round, theta, play.window.round, update, frozenset(), ()), next_round(play))
         seen = validator.judge.begin(case).observations()
         assert {h: o.participation for h, o in seen.items()} == {
             p.hotkey: 0.5 if p is rider else 1.0 for p in play.peers
