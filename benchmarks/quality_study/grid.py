@@ -16,7 +16,7 @@ def cells() -> list[Cell]:
     """All cells, in the order they are run; none twice."""
     tuned = [*_ddp(), *_outer(), *_rules(), *_codecs(), *_few_rounds()]
     compared = [replace(cell, seed=seed) for seed in SEEDS for cell in _compared()]
-    return list(dict.fromkeys([*tuned, *compared, *_many_rounds(), *_inner(), *_delayed()]))
+    return list(dict.fromkeys([*tuned, *compared, *_many_rounds(), *_inner(), *_delayed(), *_equal_time()]))
 
 
 def _compared() -> list[Cell]:
@@ -103,6 +103,21 @@ def _delayed() -> list[Cell]:
         *(replace(plain, seed=seed, ahead=ahead) for seed in SEEDS for ahead in (10, 30)),
         *(replace(few, seed=seed, ahead=ahead) for seed in SEEDS for ahead in (0, 5, 15)),
         *(replace(many, ahead=ahead) for ahead in (5, 15)),
+        *(replace(_DEMO, seed=seed, ahead=ahead) for seed in SEEDS for ahead in (0, 5, 15)),
+        Cell("ddp", 2e-3, model="demo", steps=150),
+        Cell("ddp", 4e-3, model="demo", steps=150),
+    ]
+
+
+def _equal_time() -> list[Cell]:
+    """Without overlap, the rounds that fit into the time of the overlapped ones: three quarters, or half of them."""
+    plain = _coded(_PLAIN, "int4")
+    many = replace(plain, h=15, momentum=0.7)
+    shorter = [(_DEMO, 105), (_DEMO, 75), (plain, 450), (plain, 300)]
+    return [
+        *(replace(cell, steps=steps, seed=seed) for cell, steps in shorter for seed in SEEDS),
+        *(replace(many, steps=steps) for steps in (900, 600)),
+        *(Cell("ddp", cell.lr, model=cell.model, steps=steps) for cell, steps in [*shorter, (many, 900)]),
     ]
 
 
@@ -111,6 +126,7 @@ def _coded(cell: Cell, codec: str) -> Cell:
 
 
 _PLAIN = Cell("diloco", 4e-3, h=30, outer_lr=0.7, momentum=0.3)
+_DEMO = Cell("diloco", 2e-3, h=15, outer_lr=0.7, momentum=0.5, codec="int8", reduced="int8", model="demo", steps=150)
 _SPARSE = Cell(
     "diloco",
     4e-3,

@@ -91,7 +91,7 @@ def _joint(cell: Cell, layout: Layout, shards: Shards, theta: Tensor, judge: Jud
     joint = (torch.cat(batches) for batches in zip(*every, strict=True))
     for step in range(cell.steps):
         trainer.train(joint, 1, step, _never)
-        if (step + 1) % (cell.steps // EVALUATIONS) == 0:
+        if (step + 1) % (cell.steps // EVALUATIONS) == 0 or step + 1 == cell.steps:
             judge.see(trainer.theta(), step + 1)
 
 
