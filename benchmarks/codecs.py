@@ -4,7 +4,7 @@
 
 The pseudo-gradient is that of three rounds' inner steps on the standard library. Sizes are of its real leaves with the
 Merkle root, and with the proofs of the parts that go to reducers. Speeds are of one core, in CPU time, fp32 megabytes a
-second, on a few copies of it in whole leaves of 65,536; all contenders take turns. A speed is that of the median turn, a
+second, on a few copies of it in whole leaves of 65,536; contenders take turns. A speed is that of the median turn, a
 ratio the median of the turns' own ratios. hivemind's most accurate codec needs bitsandbytes (`pip install --no-deps
 "bitsandbytes~=0.45.2"`, which hivemind asks for); without it, its quantile codec is taken.
 """
