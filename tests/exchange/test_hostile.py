@@ -226,7 +226,8 @@ def test_announcing_a_part_that_nobody_can_have_is_not_reducing(village: Village
         assert update.missing == [part] and part in update.results
         validator = validator_of(watcher, play, tmp_path)
         theta = LAYOUT.flatten(init_theta(RUN.model, RUN.seed))
-        case = await validator._case(Finished(play.round, theta, play.window.round, update, frozenset(), ()), next_round(play))
+        finished = Finished(play.round, theta, play.window.round, update, frozenset(), ())
+        case = await validator._case(finished, next_round(play))
         seen = validator.judge.begin(case).observations()
         assert {h: o.participation for h, o in seen.items()} == {
             p.hotkey: 0.5 if p is rider else 1.0 for p in play.peers
