@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 from bench import Figures, budget, main, say
-from scoring import a_round, judged
+from scoring_cost import a_round, judged
 
 from subnet.config import RunConfig, load_run
 from subnet.data.assignment import sample_ids

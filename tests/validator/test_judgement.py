@@ -113,12 +113,12 @@ def test_only_open_places_are_measured_on_the_rest_of_the_samples(swarm: Swarm, 
     clear = {"h0": trained["h0"], "slow": swarm.train(4, 3), "zeros": torch.zeros(swarm.layout.numel)}
     judgement = heard(swarm.judge(), swarm.case(clear, steps={"slow": 3}), clear)
     assert judgement.undecided() == []
-    noise = torch.randn(4, swarm.layout.numel, generator=torch.Generator().manual_seed(1)) * trained["h0"].std()
-    near = {f"near{n}": swarm.sent(trained["h0"] + 0.05 * noise[n]) for n in range(4)}
+    noise = torch.randn(10, swarm.layout.numel, generator=torch.Generator().manual_seed(1)) * trained["h0"].std()
+    near = {f"near{n}": swarm.sent(trained["h0"] + 0.05 * noise[n]) for n in range(10)}
     close = clear | near
     judgement = heard(swarm.judge(), swarm.case(close, steps={"slow": 3}), close)
     again = judgement.undecided()
-    assert 2 <= len(again) <= 3 and {c.hotkey for c in again} <= {"h0", *near}
+    assert 2 <= len(again) <= len(close) // 2 and {c.hotkey for c in again} <= {"h0", *near}
     before = {c.hotkey: judgement._held_out[c.hotkey] for c in again}
     for commitment in again:
         judgement.hear_again(commitment, close[commitment.hotkey])

@@ -1,6 +1,6 @@
 """What scoring costs: a round judged by the validator's own code, in units of the forward passes that it cannot spare.
 
-    python benchmarks/scoring.py
+    python benchmarks/scoring_cost.py
 
 MINERS contributions of the demo's model, trained a few steps each, encoded, and then judged from their leaves as a
 validator does it, on one thread. A miner's own forward passes are those on its own samples (before it, after it, after
