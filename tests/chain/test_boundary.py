@@ -1,5 +1,7 @@
-"""Only `subnet.chain` may import the SDK, and nobody above the embedded chain may import that, but for its arithmetic of
-consensus, which the arena pays by."""
+"""Only `subnet.chain` may import the SDK, and nobody above the embedded chain may import that.
+
+But for its arithmetic of consensus, which the arena pays by.
+"""
 
 from __future__ import annotations
 
