@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import errno
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ def parser() -> argparse.ArgumentParser:
         default=100,
         help="blocks between a hotkey's weights, on new subnets (default 100)",
     )
+    parse.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parse
 
 
@@ -78,6 +80,8 @@ async def _run(arguments: argparse.Namespace) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    if arguments.until_eof:
+        asyncio.get_running_loop().add_reader(sys.stdin, _await_eof, stop)
     folder = None if arguments.ephemeral else arguments.state or Path.home() / ".sn38" / "localnet"
     store = Store(folder)
     try:
@@ -96,6 +100,12 @@ async def _run(arguments: argparse.Namespace) -> int:
     finally:
         store.close()
     return 0
+
+
+def _await_eof(stop: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        asyncio.get_running_loop().remove_reader(sys.stdin)
+        stop.set()
 
 
 if __name__ == "__main__":

@@ -17,8 +17,7 @@ from subnet.localnet.metadata import SPEC_NAME, SPEC_VERSION, TX_VERSION
 
 @dataclass(frozen=True)
 class ChainRuntime:
-    v14: bytes
-    """Metadata as state_getMetadata answers."""
+    block_time_ms: int
     v15: bytes
     codec: Runtime
     apis: dict[str, dict[str, Any]]
@@ -32,7 +31,12 @@ class ChainRuntime:
             for api, methods in codec.runtime_api_map().items()
             for method, declared in methods.items()
         }
-        return cls(metadata.metadata_v14(block_time_ms), metadata.metadata_v15(block_time_ms), codec, apis)
+        return cls(block_time_ms, metadata.metadata_v15(block_time_ms), codec, apis)
+
+    @property
+    def v14(self) -> bytes:
+        """Metadata as state_getMetadata answers, made when first asked for."""
+        return metadata.metadata_v14(self.block_time_ms)
 
 
 VERSION: dict[str, Any] = {

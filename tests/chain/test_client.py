@@ -41,9 +41,8 @@ class Subnet:
 @pytest.fixture(scope="module")
 def node(start_localnet: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A chain of this module's own, since a test kills it; it keeps its state."""
-    state = str(tmp_path_factory.mktemp("chain"))
-    tempo, limit = str(EPOCH), str(LIMIT)
-    return start_localnet("--state", state, "--block-time", "0.1", "--tempo", tempo, "--weights-rate-limit", limit)
+    state = tmp_path_factory.mktemp("chain")
+    return start_localnet(state=state, block_time=0.1, tempo=EPOCH, weights_rate_limit=LIMIT)
 
 
 def on_chain(node: Any, use: Callable[[Chain], Awaitable[T]]) -> T:
@@ -216,7 +215,7 @@ def test_weights_and_earnings(node: Any, subnet: Subnet, capsys: pytest.CaptureF
 def test_a_chain_that_goes_and_comes_back_is_said_once_each(
     start_localnet: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture, end: str
 ) -> None:
-    node = start_localnet("--state", str(tmp_path), "--block-time", "0.1")
+    node = start_localnet(state=tmp_path, block_time=0.1)
 
     async def use(chain: Chain) -> None:
         clock = await chain.clock()

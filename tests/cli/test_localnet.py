@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from subnet.localnet import rpc
-from tests.conftest import ROOT, START_SECONDS
+from subnet.localnet.process import START_SECONDS
+from tests.conftest import ROOT
 
 PATIENCE = 5.0
 """Seconds, below the ten that a websocket server gives a client which does not answer its goodbye."""

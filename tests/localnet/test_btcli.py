@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ALICE_SEED, Localnet
+from subnet.localnet import Localnet
+from tests.conftest import ALICE_SEED
 
 BTCLI = Path(sys.executable).with_name("btcli")
 pytestmark = pytest.mark.skipif(not BTCLI.exists() and shutil.which("btcli") is None, reason="btcli is not installed")
@@ -85,7 +86,7 @@ btcli wallet overview -w validator --network local
 
 @pytest.mark.slow
 def test_the_newcomers_loop(start_localnet: Callable[..., Localnet], tmp_path: Path) -> None:
-    net = start_localnet("--ephemeral", "--tempo", "20", "--weights-rate-limit", "5")
+    net = start_localnet(tempo=20, weights_rate_limit=5)
     shell = Shell(tmp_path, net)
     for line in NEWCOMER.strip().splitlines():
         shell.run(line)

@@ -14,10 +14,12 @@ from typing import Any
 import bittensor as bt
 import pytest
 
+from subnet.localnet import Localnet
 from subnet.localnet.__main__ import main
-from tests.conftest import Localnet
+from tests.conftest import dev
 
-FAST = ("--block-time", "0.05")
+FAST = 0.05
+"""Block time in seconds."""
 
 
 def rss_mib(pid: int) -> float:
@@ -34,11 +36,11 @@ def ask(net: Localnet, question: Callable[[bt.Client], Any]) -> Any:
 
 
 def test_it_says_when_it_is_ready_and_stops_when_told(start_localnet: Callable[..., Localnet]) -> None:
-    net = start_localnet("--ephemeral", *FAST)
+    net = start_localnet(block_time=FAST)
     assert ask(net, lambda client: client.constant(("Aura", "SlotDuration"))) == 50
-    assert rss_mib(net.process.pid) < 150
+    assert rss_mib(net.pid) < 150
     assert net.stop() == 0
-    assert net.process.stderr is not None and net.process.stderr.read() == ""
+    assert net.log == ""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -48,17 +50,17 @@ def cpu_seconds(pid: int) -> float:
 
 def test_the_first_block_costs_less_than_a_second(start_localnet: Callable[..., Localnet]) -> None:
     """Of processor time, which a busy machine does not stretch; importing torch alone would cost more."""
-    net = start_localnet("--ephemeral", "--block-time", "60")
-    assert cpu_seconds(net.process.pid) < 1.0
+    net = start_localnet(block_time=60)
+    assert cpu_seconds(net.pid) < 1.0
     net.kill()
 
 
 def test_a_killed_chain_comes_back(start_localnet: Callable[..., Localnet], tmp_path: Path) -> None:
-    net = start_localnet("--state", str(tmp_path / "state"), *FAST)
-    target = net.wallet("phoenix").coldkeypub.ss58_address
+    net = start_localnet(state=tmp_path / "state", block_time=FAST)
+    target = dev("phoenix").coldkey_ss58
 
     async def pay(client: bt.Client) -> Any:
-        return await client.execute(bt.Transfer(dest_ss58=target, amount_tao=7), net.alice)
+        return await client.execute(bt.Transfer(dest_ss58=target, amount_tao=7), dev("alice"))
 
     paid = ask(net, pay)
     block, genesis = int(paid.extrinsic_id.split("-")[0]), ask(net, lambda client: client._substrate.block_hash(0))
@@ -92,7 +94,7 @@ def test_a_port_in_use_is_said_in_one_line() -> None:
 
 
 def test_a_state_in_use_is_said_in_one_line(start_localnet: Callable[..., Localnet], tmp_path: Path) -> None:
-    net = start_localnet("--state", str(tmp_path / "state"))
+    net = start_localnet(state=tmp_path / "state")
     assert_one_line(run("--port", "0", "--state", str(tmp_path / "state")), "in use by another localnet", "--state")
     net.kill()
 

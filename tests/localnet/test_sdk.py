@@ -10,7 +10,8 @@ import bittensor as bt
 import pytest
 from bittensor.result import ChainError
 
-from tests.conftest import Localnet
+from subnet.localnet import Localnet
+from tests.conftest import dev
 
 DEADLINE = 60.0
 
@@ -31,7 +32,7 @@ async def succeed(client: bt.Client, intent: Any, wallet: Any) -> Any:
 
 async def fund(net: Localnet, client: bt.Client, *wallets: Any, tao: float = 3000) -> None:
     for wallet in wallets:
-        await succeed(client, bt.Transfer(dest_ss58=wallet.coldkeypub.ss58_address, amount_tao=tao), net.alice)
+        await succeed(client, bt.Transfer(dest_ss58=wallet.coldkey_ss58, amount_tao=tao), dev("alice"))
 
 
 async def subnet(net: Localnet, client: bt.Client, owner: Any) -> int:
@@ -59,16 +60,16 @@ async def refusal(client: bt.Client, intent: Any, wallet: Any) -> str:
 
 def test_a_transfer_arrives_and_its_fee_was_the_one_quoted(localnet: Localnet) -> None:
     async def talk(client: bt.Client) -> None:
-        wallet = localnet.wallet("transfer")
-        address = wallet.coldkeypub.ss58_address
-        before = await client.balances.balance(localnet.alice.coldkeypub.ss58_address)
-        plan = await client.plan(bt.Transfer(dest_ss58=address, amount_tao=5), localnet.alice)
-        result = await succeed(client, bt.Transfer(dest_ss58=address, amount_tao=5), localnet.alice)
+        wallet = dev("transfer")
+        address = wallet.coldkey_ss58
+        before = await client.balances.balance(dev("alice").coldkey_ss58)
+        plan = await client.plan(bt.Transfer(dest_ss58=address, amount_tao=5), dev("alice"))
+        result = await succeed(client, bt.Transfer(dest_ss58=address, amount_tao=5), dev("alice"))
         assert await client.balances.balance(address) == bt.Balance.from_tao(5)
-        after = await client.balances.balance(localnet.alice.coldkeypub.ss58_address)
+        after = await client.balances.balance(dev("alice").coldkey_ss58)
         assert before - after == bt.Balance.from_tao(5) + result.fee
         assert abs(plan.fee.rao - result.fee.rao) <= 40
-        poor = bt.Transfer(dest_ss58=localnet.alice.coldkeypub.ss58_address, amount_tao=500)
+        poor = bt.Transfer(dest_ss58=dev("alice").coldkey_ss58, amount_tao=500)
         assert await refusal(client, poor, wallet) == "FundsUnavailable"
 
     run(localnet, talk)
@@ -76,11 +77,11 @@ def test_a_transfer_arrives_and_its_fee_was_the_one_quoted(localnet: Localnet) -
 
 def test_a_subnet_lives_from_registration_to_emission(localnet: Localnet) -> None:
     async def talk(client: bt.Client) -> None:
-        owner, validator, miner = (localnet.wallet(name) for name in ("live-o", "live-v", "live-m"))
+        owner, validator, miner = (dev(name) for name in ("live-o", "live-v", "live-m"))
         netuid = await subnet(localnet, client, owner)
         await fund(localnet, client, validator, miner)
         await register(client, netuid, validator, miner)
-        hot = validator.hotkeypub.ss58_address
+        hot = validator.hotkey_ss58
         async with bt.Client(localnet.endpoint) as fresh:
             await succeed(fresh, bt.AddStake(netuid=netuid, amount_tao=20, hotkey_ss58=hot), validator)
         await succeed(client, bt.ServeAxon(netuid=netuid, ip="10.1.2.3", port=8091), miner)
@@ -89,8 +90,8 @@ def test_a_subnet_lives_from_registration_to_emission(localnet: Localnet) -> Non
         assert (await client.submit_call(call, miner, signer="hotkey")).success
 
         graph = await client.subnets.metagraph(netuid)
-        assert graph.hotkeys == [wallet.hotkeypub.ss58_address for wallet in (owner, validator, miner)]
-        assert graph.coldkeys == [wallet.coldkeypub.ss58_address for wallet in (owner, validator, miner)]
+        assert graph.hotkeys == [wallet.hotkey_ss58 for wallet in (owner, validator, miner)]
+        assert graph.coldkeys == [wallet.coldkey_ss58 for wallet in (owner, validator, miner)]
         row = graph.neuron(2)
         assert row.axon == "10.1.2.3:8091" and row.commitment.data == "hello"
         assert graph.neuron(1).alpha_stake.rao > 0 and not row.validator_permit
@@ -115,7 +116,7 @@ def test_a_subnet_lives_from_registration_to_emission(localnet: Localnet) -> Non
         parameters = await client.subnets.subnet_hyperparameters(netuid=netuid)
         assert parameters["tempo"] == 20 and parameters["weights_rate_limit"] == 5
         assert parameters["commit_reveal_weights_enabled"] is False
-        (position,) = await client.staking.stake_for_coldkey(coldkey_ss58=miner.coldkeypub.ss58_address)
+        (position,) = await client.staking.stake_for_coldkey(coldkey_ss58=miner.coldkey_ss58)
         assert position.netuid == netuid and position.stake.rao >= graph.neuron(2).alpha_stake.rao
 
     run(localnet, talk)
@@ -123,7 +124,7 @@ def test_a_subnet_lives_from_registration_to_emission(localnet: Localnet) -> Non
 
 def test_refusals_come_as_the_sdks_own_errors(localnet: Localnet) -> None:
     async def talk(client: bt.Client) -> None:
-        owner, validator, stranger = (localnet.wallet(name) for name in ("no-o", "no-v", "no-x"))
+        owner, validator, stranger = (dev(name) for name in ("no-o", "no-v", "no-x"))
         netuid = await subnet(localnet, client, owner)
         await fund(localnet, client, validator, stranger)
         await register(client, netuid, validator)
@@ -140,7 +141,7 @@ def test_refusals_come_as_the_sdks_own_errors(localnet: Localnet) -> None:
         denied = bt.calls.SubtensorModule.set_weights(netuid=netuid, dests=[0], weights=[1], version_key=0)
         result = await client.submit_call(denied, validator, signer="hotkey")
         assert result.error.name == "NeuronNoValidatorPermit"
-        hot = validator.hotkeypub.ss58_address
+        hot = validator.hotkey_ss58
         async with bt.Client(localnet.endpoint) as fresh:
             await succeed(fresh, bt.AddStake(netuid=netuid, amount_tao=20, hotkey_ss58=hot), validator)
         await client.wait_for_epoch(netuid)
@@ -156,9 +157,9 @@ def test_refusals_come_as_the_sdks_own_errors(localnet: Localnet) -> None:
 def test_a_used_nonce_is_refused_by_name(localnet: Localnet) -> None:
     async def talk(client: bt.Client) -> None:
         call = await client._substrate.compose(bt.calls.System.remark(remark=b"x"))
-        nonce = await client._substrate.account_next_index(localnet.alice.coldkeypub.ss58_address)
+        nonce = await client._substrate.account_next_index(dev("alice").coldkey_ss58)
         for stale in (nonce - 1, nonce + 1000):
-            result = await client._substrate.submit(call, localnet.alice.coldkey, nonce=stale)
+            result = await client._substrate.submit(call, dev("alice").coldkey, nonce=stale)
             assert result.error.name == ("Stale" if stale < nonce else "Future")
 
     run(localnet, talk)
@@ -166,12 +167,12 @@ def test_a_used_nonce_is_refused_by_name(localnet: Localnet) -> None:
 
 def test_sudo_speaks_for_root(localnet: Localnet) -> None:
     async def talk(client: bt.Client) -> None:
-        owner = localnet.wallet("root-o")
+        owner = dev("root-o")
         netuid = await subnet(localnet, client, owner)
         inner = bt.calls.AdminUtils.sudo_set_kappa(netuid=netuid, kappa=1234)
         composed = await client._substrate.compose(inner)
         sudo = bt.calls.Sudo.sudo(call=composed)
-        assert (await client.submit_call(sudo, localnet.alice)).success
+        assert (await client.submit_call(sudo, dev("alice"))).success
         assert await client.query(("SubtensorModule", "Kappa"), [netuid]) == 1234
         refused = await client.submit_call(sudo, owner)
         assert refused.error.name == "RequireSudo"
@@ -198,9 +199,9 @@ def test_heads_stream_and_old_blocks_answer(localnet: Localnet) -> None:
 
 def test_many_submissions_of_one_wallet_at_once(localnet: Localnet) -> None:
     async def talk(client: bt.Client) -> None:
-        wallets = [localnet.wallet(f"crowd-{number}") for number in range(12)]
-        intents = [bt.Transfer(dest_ss58=wallet.coldkeypub.ss58_address, amount_tao=1) for wallet in wallets]
-        results = await asyncio.gather(*(client.execute(intent, localnet.alice) for intent in intents))
+        wallets = [dev(f"crowd-{number}") for number in range(12)]
+        intents = [bt.Transfer(dest_ss58=wallet.coldkey_ss58, amount_tao=1) for wallet in wallets]
+        results = await asyncio.gather(*(client.execute(intent, dev("alice")) for intent in intents))
         assert all(result.success for result in results)
         balances = [await client.balances.balance(intent.dest_ss58) for intent in intents]
         assert balances == [bt.Balance.from_tao(1)] * len(intents)

@@ -84,18 +84,22 @@ class Registry:
 
     types: TypeTable
     _ids: dict[str, int] = field(default_factory=dict)
+    """By canonical spelling."""
+    _seen: dict[Expr | str, int] = field(default_factory=dict)
+    """By the expression as it was written: most types are used many times."""
     _encoded: list[bytes] = field(default_factory=list)
 
     def id_of(self, expression: Expr | str) -> int:
         """The id of a type, registering it and everything it holds."""
-        if isinstance(expression, str):
-            expression = parse_expression(expression)
-        resolved = self.types.resolve(expression)
+        if expression in self._seen:
+            return self._seen[expression]
+        resolved = self.types.resolve(parse_expression(expression) if isinstance(expression, str) else expression)
         key = str(self._canonical(resolved))
         if key not in self._ids:
             self._ids[key] = len(self._encoded)
             self._encoded.append(b"")
             self._encoded[self._ids[key]] = self._type(resolved)
+        self._seen[expression] = self._ids[key]
         return self._ids[key]
 
     def encode(self) -> bytes:
