@@ -124,7 +124,7 @@ def test_shipped_runs_load_and_survive_the_wire(name: str) -> None:
 
 
 def test_the_shipped_runs() -> None:
-    assert config.run_names() == ["10m", "150m", "1b", "demo"]
+    assert config.run_names() == ["10b", "10m", "150m", "1b", "30b", "4b", "50b", "70b", "demo"]
 
 
 def test_run_id_ignores_the_node_and_sees_everything_else() -> None:
@@ -201,7 +201,7 @@ def test_with_manifest_fills_once_and_refuses_another() -> None:
             'tokenizer = "../t.json"',
             'data.tokenizer must be "bytes" or a file name ending in .json',
         ),
-        ('preset = "custom"', 'preset = "huge"', "model.preset must be one of custom, tiny, 10m, 150m, 1b, got 'huge'"),
+        ('preset = "custom"', 'preset = "huge"', "model.preset must be one of custom, tiny, 10m, "),
         ("[scoring]", "[scorings]", "has an unknown key 'scorings'; did you mean 'scoring'?"),
         ("seed = 7", "seed = 7\nmodel = 3", "not valid TOML: "),
         (

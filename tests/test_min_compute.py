@@ -25,7 +25,7 @@ def gpu_gb(run: RunConfig, bytes_per_parameter: int, layers: int) -> float:
 
 
 def test_every_shipped_run_is_listed() -> None:
-    assert sorted(RUNS) == run_names()
+    assert set(RUNS) <= set(run_names())
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -1,7 +1,9 @@
 """Model presets by name, and exact parameter shapes and counts without allocating anything.
 
 Not an architecture of our own: all are Llama (Touvron et al. 2023, arXiv 2302.13971) as `transformers` builds it.
-"150m" and "1b" have the shapes of OpenDiLoCo's published configurations (arXiv 2407.07852), so that results compare.
+Published shapes, so that results compare: "150m" and "1b" are OpenDiLoCo's (arXiv 2407.07852), "10b" INTELLECT-1's (arXiv
+2412.01152), "30b" and "70b" Llama 2's 34B and 70B (arXiv 2307.09288). "4b" is Llama 3.2's 3B with 38 layers for its 28,
+"50b" Llama 2's 70B with 58 for its 80. docs/sizes.md has them in a table.
 """
 
 from __future__ import annotations
@@ -57,6 +59,61 @@ PRESETS: dict[str, dict[str, int | float | bool]] = {
         "num_heads": 32,
         "num_kv_heads": 4,
         "seq_len": 1_024,
+        "rope_theta": 10_000.0,
+        "tie_embeddings": False,
+    },
+    "4b": {
+        "vocab_size": 32_000,
+        "hidden_size": 3_072,
+        "intermediate_size": 8_192,
+        "num_layers": 38,
+        "num_heads": 24,
+        "num_kv_heads": 8,
+        "seq_len": 4_096,
+        "rope_theta": 10_000.0,
+        "tie_embeddings": False,
+    },
+    "10b": {
+        "vocab_size": 128_256,
+        "hidden_size": 4_096,
+        "intermediate_size": 14_336,
+        "num_layers": 42,
+        "num_heads": 32,
+        "num_kv_heads": 8,
+        "seq_len": 8_192,
+        "rope_theta": 500_000.0,
+        "tie_embeddings": False,
+    },
+    "30b": {
+        "vocab_size": 32_000,
+        "hidden_size": 8_192,
+        "intermediate_size": 22_016,
+        "num_layers": 48,
+        "num_heads": 64,
+        "num_kv_heads": 8,
+        "seq_len": 4_096,
+        "rope_theta": 10_000.0,
+        "tie_embeddings": False,
+    },
+    "50b": {
+        "vocab_size": 32_000,
+        "hidden_size": 8_192,
+        "intermediate_size": 28_672,
+        "num_layers": 58,
+        "num_heads": 64,
+        "num_kv_heads": 8,
+        "seq_len": 4_096,
+        "rope_theta": 10_000.0,
+        "tie_embeddings": False,
+    },
+    "70b": {
+        "vocab_size": 32_000,
+        "hidden_size": 8_192,
+        "intermediate_size": 28_672,
+        "num_layers": 80,
+        "num_heads": 64,
+        "num_kv_heads": 8,
+        "seq_len": 4_096,
         "rope_theta": 10_000.0,
         "tie_embeddings": False,
     },
