@@ -1,9 +1,9 @@
 """Model presets by name, and exact parameter shapes and counts without allocating anything.
 
 Not an architecture of our own: all are Llama (Touvron et al. 2023, arXiv 2302.13971) as `transformers` builds it.
-Published shapes, so that results compare: "150m" and "1b" are OpenDiLoCo's (arXiv 2407.07852), "10b" INTELLECT-1's (arXiv
-2412.01152), "30b" and "70b" Llama 2's 34B and 70B (arXiv 2307.09288). "4b" is Llama 3.2's 3B with 38 layers for its 28,
-"50b" Llama 2's 70B with 58 for its 80. docs/sizes.md has them in a table.
+Published shapes, so that results compare: "150m" and "1b" are OpenDiLoCo's (arXiv 2407.07852), "10b" INTELLECT-1's
+(arXiv 2412.01152), "30b" and "70b" Llama 2's 34B and 70B (arXiv 2307.09288). "4b" is Llama 3.2's 3B with 38 layers for
+its 28, "50b" Llama 2's 70B with 58 for its 80. docs/sizes.md has them in a table.
 """
 
 from __future__ import annotations
