@@ -122,6 +122,8 @@ class NodeConfig:
     """False behind NAT without a forwarded port: others use the connections that this node opens itself."""
     data_path: Path | None = None
     """Folder of the data source, instead of the run's `data.path`."""
+    checkpoints: int = 2
+    """Local checkpoints that are kept, at least 1; while one is written there is room for one more needed."""
     log_level: str = "info"
     """Least severe message that is logged: "debug", "info", "warning" or "error"."""
 

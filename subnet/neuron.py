@@ -33,6 +33,7 @@ from subnet.data.shards import Shards
 from subnet.diloco import checkpoint
 from subnet.diloco.layout import Layout
 from subnet.diloco.outer import outer_step
+from subnet.diloco.saver import Saver
 from subnet.diloco.state import OuterState
 from subnet.errors import UserError
 from subnet.exchange.agreement import Consensus
@@ -65,6 +66,8 @@ CHECKPOINTS = "checkpoints"
 COMPUTE_NICENESS = 10
 """Scheduling priority of the compute thread and of the torch threads it starts (Linux: per thread, inherited)."""
 
+LAST_SAVE_SECONDS = 600.0
+"""How long a neuron that leaves waits for the checkpoint that is being written."""
 MEETING_SECONDS = 3.0
 """Pause between two looks at the chain while no peer has been met."""
 
@@ -108,6 +111,7 @@ class Neuron:
     """This process's sole use of the hotkey."""
     resumed: checkpoint.Checkpoint | None
     """The local checkpoint this neuron started from, until its role has taken over what is its own."""
+    saver: Saver
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _compute: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(1, "compute", initializer=_yield_to_the_network)
@@ -156,6 +160,7 @@ class Neuron:
         neuron = cls(
             role, flags, node, run, run_id(run), signer, chain, chain_id, clock, swarm, exchange, shards, layout,
             consensus, telemetry, metagraph, hyperparameters, claim, saved,
+            Saver(node.home / CHECKPOINTS, node.checkpoints),
         )  # fmt: skip
         await neuron._publish_address()
         neuron._meeting = asyncio.create_task(neuron._meet_others())
@@ -250,10 +255,37 @@ class Neuron:
         """Run training or evaluation in this neuron's one compute thread, which leaves the network the first turn."""
         return await asyncio.get_running_loop().run_in_executor(self._compute, work, *args)
 
-    def save(self, round_: Round, feedback: torch.Tensor | None, inner: Mapping[str, torch.Tensor]) -> None:
-        """Write a checkpoint after a round: the state and what is this node's own. Raises UserError (disk full)."""
-        meta = {"run_id": self.run_id.hex(), "chain": self.chain_id.hex(), "round": round_.window.round}
-        checkpoint.save(self.node.home / CHECKPOINTS, self.state, feedback, inner, meta)
+    async def save(
+        self,
+        round_: Round,
+        feedback: torch.Tensor | None = None,
+        inner: Callable[[], Mapping[str, torch.Tensor]] | None = None,
+    ) -> None:
+        """Have a checkpoint written of the round: the state and what is this node's own, while the loop goes on.
+
+        What cannot be written (a full disk), or not before the next round ends, is told and left out. `feedback` must
+        not be changed in place before `saved`.
+        """
+        index = round_.window.round
+        if not await self.saver.settled(0.0):
+            log.warning("round %d: the last checkpoint is still being written; there is none of this round", index)
+            return
+        meta = {"run_id": self.run_id.hex(), "chain": self.chain_id.hex(), "round": index}
+        own = {} if inner is None else await self.compute(inner)
+        step, loop = self.state.step, asyncio.get_running_loop()
+
+        def tell(ok: bool) -> None:
+            self.telemetry.event("checkpoint", round=index, step=step, ok=ok)
+
+        writing = self.saver.begin(self.state, feedback, own, meta)
+        writing.add_done_callback(
+            lambda done: None if done.exception() else loop.call_soon_threadsafe(tell, done.result())
+        )
+
+    async def saved(self, block: float) -> None:
+        """Wait for the checkpoint that is being written, until `block` at the latest."""
+        if not await self.saver.settled(self.clock.seconds_until(block)):
+            log.warning("the last round's checkpoint is not written yet; a crash would now cost that round too")
 
     def enter(self, phase: str, round_: Round) -> None:
         """Tell the outside which phase this neuron is in."""
@@ -294,6 +326,8 @@ class Neuron:
         if self._meeting is not None:
             self._meeting.cancel()
         await self.swarm.stop()
+        if not await self.saver.settled(LAST_SAVE_SECONDS):
+            log.warning("left without the last checkpoint: it is not written after %.0f s", LAST_SAVE_SECONDS)
         self.claim.release()
         await self.chain.close()
         self.telemetry.close()

@@ -212,6 +212,7 @@ def test_chaos_finds_a_finished_round_that_a_death_took_away(bench: ModuleType) 
     def die(events: dict[str, Any]) -> None:
         life = events["lives"][0]
         life.died = 81.0
+        life.events.append({"event": "checkpoint", "round": 1, "step": 1, "ok": True, "time": 80.5})
         events["lives"].append(type(life)(0, 1, [{"event": "begun", "resumed": 0, "time": 82.0}]))
 
     assert any("was killed after this round, and went on from round 0" in f for f in chaos_events(bench, die))

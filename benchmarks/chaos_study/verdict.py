@@ -236,13 +236,14 @@ class Verdict:
             following = next((x for x in self.lives if (x.peer, x.number) == (life.peer, life.number + 1)), None)
             if life.died is None or following is None or following.begun is None:
                 continue
-            told = [e["round"] for e in life.events if e["event"] == "round"]
+            told = [e["round"] for e in life.events if e["event"] == "checkpoint" and e["ok"]]
             resumed = following.begun["resumed"]
             if told and resumed < max(told):
                 self.fail(max(told), f"peer {life.peer} was killed after this round, and went on from round {resumed}")
             entered = [e["round"] for e in life.events if e["event"] == "phase" and e["round"] > resumed]
-            if len(set(entered)) > 1:
-                self.fail(max(entered), f"peer {life.peer} lost more than a round by its death: {sorted(set(entered))}")
+            sent = {e["round"] for e in life.events if e.get("phase") == "commit" and e["round"] > resumed}
+            if len(sent) > 1:
+                self.fail(max(sent), f"peer {life.peer} lost more than a round by its death: {sorted(sent)}")
             if not entered:
                 fates["nothing lost"] += 1
                 continue

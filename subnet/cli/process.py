@@ -45,6 +45,7 @@ def parser(role: str) -> argparse.ArgumentParser:
     add("--data.path", "FOLDER", "folder of the run's text or token shards", dest="data_path", type=Path)
     add("--device", "DEVICE", "torch device (default: cuda where there is one, else cpu)")
     add("--threads", "N", "torch threads (default: torch's choice)", type=int, default=0)
+    add("--checkpoints", "N", "local checkpoints to keep (default: 2)", type=int, default=2)
     add("--swarm.host", "IP", "address to listen on (default: 127.0.0.1 on a local chain, else all)", dest="swarm_host")
     add("--swarm.port", "PORT", "TCP port (default: that of the last start)", dest="swarm_port", type=int, default=0)
     add("--swarm.announce", "MULTIADDR", "public address, repeatable", dest="announce", action="append", default=[])
@@ -68,6 +69,8 @@ def node_config(args: argparse.Namespace, flags: ChainFlags) -> NodeConfig:
     )
     if args.threads < 0:
         raise UserError(f"--threads must be 0 or more, got {args.threads}")
+    if args.checkpoints < 1:
+        raise UserError(f"--checkpoints must be 1 or more, got {args.checkpoints}")
     if args.unreachable and args.announce:
         raise UserError("--swarm.unreachable publishes no address: leave --swarm.announce out, or the other")
     if not 0 <= args.swarm_port <= 65535:
@@ -82,6 +85,7 @@ def node_config(args: argparse.Namespace, flags: ChainFlags) -> NodeConfig:
         announce=tuple(args.announce),
         reachable=not args.unreachable,
         data_path=args.data_path,
+        checkpoints=args.checkpoints,
         log_level=args.log_level,
     )
 

@@ -58,6 +58,8 @@ class Miner:
         if neuron.stopping.is_set():
             return
         recorded = self.training.recorded
+        # Nothing of this round leaves the machine before the last one is on disk: a crash costs one round, not two.
+        await neuron.saved(round_.window.train_end)
         contribution = await asyncio.to_thread(self.contribute, result)
         if neuron.run.rounds.delay:
             self.training.begin_ahead(round_)
@@ -83,8 +85,7 @@ class Miner:
         if known is None and self._sent is not None and not agreement.agreed:
             known = await exchange.leadership.hindsight(round_, state)
         self.settle(self._as_it_is(known, before, agreement))
-        inner = await neuron.compute(self.trainer.state_dict)
-        await asyncio.to_thread(neuron.save, round_, self.feedback.residual, inner)
+        await neuron.save(round_, self.feedback.residual, self.trainer.state_dict)
         seconds = self.training.seconds
         neuron.report(round_, update, agreement, _told(result, seconds), **_training(result, seconds, contribution))
 

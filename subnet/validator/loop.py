@@ -99,7 +99,7 @@ class Validator:
             neuron.enter("apply", round_)
             agreement = await neuron.finish(round_, update)
             finished = await self._remember(round_, before, update, agreement, await committed)
-            await asyncio.to_thread(neuron.save, round_, None, {})
+            await neuron.save(round_)
             neuron.report(round_, update, agreement)
         for task in (self._scoring, self._paying):
             if task is not None:

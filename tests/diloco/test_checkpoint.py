@@ -24,7 +24,14 @@ INNER = {"exp_avg": torch.ones(LAYOUT.numel), "exp_avg_sq": torch.full((LAYOUT.n
 META = {"run_id": "ab" * 32, "round": 41, "loss": 0.1}
 KILLED = 41
 WATCHED = {"open", "os.rename", "os.mkdir", "os.listdir", "os.scandir", "shutil.rmtree"}
+FILES = 3
 DELETIONS = {"os.remove", "os.rmdir"}  # these name their file relative to an open folder
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five vectors do not fit one file."""
+    monkeypatch.setattr(checkpoint, "FILE_BYTES", 5 * 4 * LAYOUT.numel // FILES + 1)
 
 
 def state_at(step: int) -> OuterState:
@@ -58,6 +65,42 @@ def test_round_trip_and_the_newest_two_stay(tmp_path: Path) -> None:
         assert step_of(folder) == step
     assert [p.name for p in sorted(folder.iterdir())] == ["00000003", "00000004"]
     assert path == folder / "00000004"
+    files = sorted(path.glob("tensors-*.safetensors"))
+    assert len(files) == FILES
+    assert max(f.stat().st_size for f in files) < 2 * min(f.stat().st_size for f in files)
+
+
+def test_as_many_stay_as_are_asked_for(tmp_path: Path) -> None:
+    for kept, left in ((3, 1), (3, 2), (3, 3), (3, 3), (1, 1), (2, 2)):
+        save(tmp_path, state_at(kept), None, {}, {}, kept=kept)
+        assert len(list(tmp_path.iterdir())) == left
+
+
+def test_tensors_that_change_meanwhile_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_at(tmp_path, 1)
+    state, save_file = state_at(2), checkpoint.save_file
+
+    def slow_save_file(tensors: dict, file: Path) -> None:
+        save_file(tensors, file)
+        state.momentum[0] += 1
+
+    monkeypatch.setattr(checkpoint, "save_file", slow_save_file)
+    with pytest.raises(RuntimeError, match="momentum was changed"):
+        save(tmp_path, state, None, {}, {})
+    monkeypatch.undo()
+    assert [p.name for p in tmp_path.iterdir()] == ["00000001"]
+
+
+def test_doubles_and_scalars_come_back_as_they_were(tmp_path: Path) -> None:
+    inner = {
+        "books": torch.linspace(0, 1, LAYOUT.numel, dtype=torch.float64),
+        "count": torch.tensor(7),
+        "few": torch.ones(3),
+    }
+    save(tmp_path, state_at(1), None, inner, {})
+    loaded = load(tmp_path, LAYOUT)
+    assert loaded is not None and loaded.inner.keys() == inner.keys()
+    assert all(loaded.inner[n].dtype == t.dtype and torch.equal(loaded.inner[n], t) for n, t in inner.items())
 
 
 def test_a_node_without_feedback_and_inner_optimizer(tmp_path: Path) -> None:
@@ -133,7 +176,7 @@ def test_killed_at_every_step_of_a_save(tmp_path: Path) -> None:
 
 
 def damage(kind: str, newest: Path) -> None:
-    tensors, manifest = newest / "tensors.safetensors", newest / "checkpoint.json"
+    tensors, manifest = newest / "tensors-00001.safetensors", newest / "checkpoint.json"
     if kind == "truncated":
         os.truncate(tensors, tensors.stat().st_size - 1)
     elif kind == "empty":
@@ -157,7 +200,7 @@ def damage(kind: str, newest: Path) -> None:
     elif kind == "another meta":
         manifest.write_text(manifest.read_text().replace('"round": 41', '"round": 42'))
     elif kind == "another version":
-        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 2}))
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"format": 1}))
 
 
 @pytest.mark.parametrize(
@@ -208,7 +251,7 @@ def test_a_full_disk_leaves_the_old_one(tmp_path: Path, request: pytest.FixtureR
 def test_a_disk_that_fails_to_flush_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_at(tmp_path, 1)
     fsync = os.fsync
-    for failing in range(4):
+    for failing in range(FILES + 3):
         calls = iter(range(10))
 
         def broken(fd: int, failing: int = failing, calls: Iterator[int] = calls) -> None:
