@@ -70,8 +70,9 @@ class Machines:
         """What each machine sends, as everybody decodes it."""
         train, sent = self.run.train, []
         for uid, (trainer, steps, owed) in enumerate(zip(self.trainers, self.steps, self.owed, strict=True)):
-            ids = sample_ids(self.run.seed, self.shards.num_train, round_, uid, MAX_UIDS, steps * train.batch_size)
-            batches = (self.shards.train(ids[i : i + train.batch_size]) for i in range(0, len(ids), train.batch_size))
+            size, count = train.batch_size, train.inner_steps * train.batch_size
+            ids = sample_ids(self.run.seed, self.shards.num_train, round_, uid, MAX_UIDS, count)
+            batches = (self.shards.train(ids[i : i + size]) for i in range(0, count, size))
             trainer.load(self.theta)
             trainer.train(batches, steps, round_ * train.inner_steps, lambda: False)
             total = owed.add(self.theta - trainer.theta())
@@ -165,10 +166,9 @@ def _played(machines: Machines) -> tuple[bool, Figures]:
                     zeros = np.zeros_like(mine)
                     scores[kind][c.hotkey] = LossScore(*paired(mine, zeros), *drops[-1], *more)
             measured.append(drops)
-        full = statistics.mean(drop for (drop, _), share in zip(measured[0], SHARES, strict=True) if share == 1)
         if number >= WARM:
             for (drop, _), share in zip(measured[0], SHARES, strict=True):
-                work[share].append(drop / full)
+                work[share].append(drop)
         for (drop, error), (other, _) in zip(measured[0], measured[2] if number in IN_BF16 else [], strict=False):
             precision.append(abs(drop - other) / error)
         for kind, found in scores.items():
@@ -184,7 +184,8 @@ def _played(machines: Machines) -> tuple[bool, Figures]:
             + " ".join(f"{value:+.1f}" for value in odds.values()))  # fmt: skip
     honest = [h for h in odds if h != "off-task"]
     late = max(passed.get(h, ROUNDS + 1) for h in honest)
-    half = statistics.mean(work[0.5])
+    full = statistics.mean(work[1.0])
+    half = max(0.0, statistics.mean(work[0.5]) / full)
     costs = {
         "honest_pairs_most": budget(max(alike["honest"]), copies._ALIKE[-1]),
         "honest_pairs_of_three_most": budget(max(alike["honest_of_three"]), copies._ALIKE[1]),
@@ -197,7 +198,7 @@ def _played(machines: Machines) -> tuple[bool, Figures]:
         "honest_cosine_most": _short(max(alike["honest_cosine"])),
         "copies_partial_correlation": {n: _range(alike[n]) for n in ("noised", "mixed_of_two", "sign_flipped")},
         "unexplained_by_last_round": _range(news),
-        "drop_by_share_of_steps": {share: _short(statistics.mean(ratios)) for share, ratios in work.items()},
+        "drop_by_share_of_steps": {share: _short(statistics.mean(drops) / full) for share, drops in work.items()},
         "work_from_half_the_steps": _short(half**WORK_EXPONENT),
         "excess_in_standard_errors": {kind: _range(values) for kind, values in own.items()},
         "bf16_off_in_standard_errors": {"median": _short(statistics.median(precision)), "most": _short(max(precision))},

@@ -144,6 +144,8 @@ PLAYERS: dict[str, Player] = {
 can read either. A commitment made from a stale state is not listed. A colluding validator weighs free riders alone."""
 
 COLLUDES = "colluding validator"
+REDUCE_BADLY = ("withholding parts", "lying reducer")
+"""What a second reducer of each part is there for."""
 
 
 def work_of(attack: str, count: int) -> float:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from subnet.attack.players import PLAYERS, work_of
+from subnet.attack.players import PLAYERS, REDUCE_BADLY, work_of
 from subnet.attack.season import Season, Setting, without
 from subnet.attack.world import Rule
 from subnet.errors import UserError
@@ -20,6 +21,7 @@ from subnet.errors import UserError
 COUNTS = (4, 2, 7)
 """Attackers among 16, the most telling first: a quarter, an eighth, seven sixteenths."""
 RULES: tuple[Rule, ...] = ("mean", "centered_clip")
+_REDUNDANCY = (1, 2)
 LATE = Setting("", 0, "mean", rounds=16, late=2)
 """Two machines that come later: the newcomer's ramp."""
 
@@ -27,14 +29,18 @@ Results = dict[Setting, dict[str, Any]]
 
 
 def grid(attacks: Iterable[str], counts: Iterable[int], rules: Sequence[Rule]) -> list[Setting]:
-    """The cells of a report, those of a quarter first; every attacked one has its honest machines alone beside it."""
+    """The cells of a report, those of a quarter first; every attacked one has its honest machines alone beside it.
+
+    Bad reducers are also played against where each part has two.
+    """
     cells: dict[Setting, None] = {}
     for count in counts:
         for attack in attacks:
             for rule in rules:
-                cell = Setting(attack, count, rule)
-                cells[without(cell)] = None
-                cells[cell] = None
+                for redundancy in _REDUNDANCY if attack in REDUCE_BADLY else (1,):
+                    cell = Setting(attack, count, rule, redundancy=redundancy)
+                    cells[without(cell)] = None
+                    cells[cell] = None
     return [*cells, LATE]
 
 
@@ -82,10 +88,11 @@ def table(results: Results) -> str:
     head = ["attack", "of 16", "work", *measured]
     lines = [_row(head), _row(["---"] * len(head))]
     for attack in PLAYERS:
-        for count in sorted(COUNTS):
-            cells = [Setting(attack, count, rule) for rule in RULES]
+        for redundancy, count in product(_REDUNDANCY, sorted(COUNTS)):
+            cells = [Setting(attack, count, rule, redundancy=redundancy) for rule in RULES]
             if any(cell in results for cell in cells):
-                lines.append(_row([attack, str(count), f"{work_of(attack, count):g}", *_columns(results, cells)]))
+                name = attack if redundancy == 1 else f"{attack}, {redundancy} reducers a part"
+                lines.append(_row([name, str(count), f"{work_of(attack, count):g}", *_columns(results, cells)]))
     return "\n".join([*lines, "", *_summary(results)])
 
 

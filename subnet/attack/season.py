@@ -35,7 +35,7 @@ _U16 = 65_535
 class Setting:
     """One cell: `attackers` of `peers` play `attack` ("" for nobody) for `rounds`. `absent`: their seats stay empty.
 
-    `late`: hotkeys of honest full-speed machines that join in round LATE.
+    `late`: hotkeys of honest full-speed machines that join in round LATE. `redundancy`: reducers of each part.
     """
 
     attack: str
@@ -45,6 +45,7 @@ class Setting:
     rounds: int = ROUNDS
     absent: bool = False
     late: int = 0
+    redundancy: int = 1
 
 
 LATE = 5
@@ -93,7 +94,7 @@ class Season:
 
 def play(setting: Setting, progress: Callable[[int, int], None] = lambda *_: None) -> Season:
     """Play one cell. Deterministic on one machine and number of threads."""
-    run = arena_run(setting.rule)
+    run = arena_run(setting.rule, setting.redundancy)
     shards = arena_shards(run)
     world = World(run, shards)
     honest_count = setting.peers - setting.attackers
@@ -200,5 +201,5 @@ def _flagged(season: Season, seen: Mapping[str, Observation], table: ScoreTable)
 
 
 def without(setting: Setting) -> Setting:
-    """The same honest machines alone."""
-    return replace(setting, attack="", absent=True)
+    """The same honest machines alone; where all reduce rightly, how many do for each part changes nothing."""
+    return replace(setting, attack="", absent=True, redundancy=1)

@@ -26,6 +26,7 @@ from subnet.diloco.outer import outer_step
 from subnet.diloco.scheme import Scheme
 from subnet.exchange.butterfly import PartResult, decoded, reduce
 from subnet.exchange.commitment import Commitment, norm_limit
+from subnet.exchange.referee import made_of, ranked
 from subnet.exchange.roster import Member, Roster, averaging_order
 from subnet.exchange.round import Update
 from subnet.home import shards_folder
@@ -38,8 +39,11 @@ _LOSS_SAMPLES = 256
 _EVAL_BATCH = 32
 
 
-def arena_run(rule: Rule) -> RunConfig:
-    """The demo's run with a model of 38,000 parameters and rounds of twelve inner steps, averaged by `rule`."""
+def arena_run(rule: Rule, redundancy: int = 1) -> RunConfig:
+    """The demo's run with a model of 38,000 parameters and rounds of twelve inner steps, averaged by `rule`.
+
+    `redundancy`: reducers of each part.
+    """
     run = load_run("demo")
     model = ModelConfig("custom", 264, hidden_size=32, intermediate_size=64, num_layers=2, num_heads=2, num_kv_heads=2,
                         seq_len=64)  # fmt: skip
@@ -49,7 +53,7 @@ def arena_run(rule: Rule) -> RunConfig:
         model=model,
         train=replace(run.train, inner_steps=12, batch_size=4, micro_batch=4, warmup_steps=4, lr=4e-3),
         codec=replace(run.codec, leaf_size=2048),
-        aggregate=replace(run.aggregate, rule=rule),
+        aggregate=replace(run.aggregate, rule=rule, redundancy=redundancy),
     )
 
 
@@ -163,18 +167,30 @@ class World:
         read = [shown[c.hotkey] if moves[c.hotkey].delivers else None for c in roster.mean]
         included = frozenset(c.hotkey for c, x in zip(roster.mean, read, strict=True) if x is not None)
         for part, (start, stop) in enumerate(roster.parts(self.layout)):
-            reducer = roster.reducing[part].hotkey
-            if moves[reducer].reduces == "nothing" or not included:
-                update.missing.append(part)
-                continue
+            reducers = roster.reducers(part, self.run.aggregate.redundancy)
             span = slice(*self.layout.span(start, stop))
             members = [None if x is None else decoded(self.layout, x[span], start) for x in read]
-            leaves: Sequence[bytes] = reduce(self.scheme, roster, part, members).leaves
-            if moves[reducer].reduces == "wrong":
-                right = decode_part(self.scheme.reduced, self.layout, leaves, start, stop)
-                leaves = encode_part(self.scheme.reduced, self.layout, -right, start, stop)
-            word = PartResult(part, reducer, Tree(hash_leaves(leaves)).root, roster.root, included)
-            update.words[part], update.results[part] = {reducer: word}, word
+            made: dict[str, Sequence[bytes]] = {}
+            for reducer in reducers if included else []:
+                if moves[reducer].reduces == "nothing":
+                    continue
+                leaves: Sequence[bytes] = reduce(self.scheme, roster, part, members).leaves
+                if moves[reducer].reduces == "wrong":
+                    right = decode_part(self.scheme.reduced, self.layout, leaves, start, stop)
+                    leaves = encode_part(self.scheme.reduced, self.layout, -right, start, stop)
+                made[reducer] = leaves
+            words = [PartResult(part, r, Tree(hash_leaves(m)).root, roster.root, included) for r, m in made.items()]
+            update.words[part] = {word.reducer: word for word in words}
+            if len({word.root for word in words}) > 1:
+                by_hotkey = {c.hotkey: x for c, x in zip(roster.mean, members, strict=True)}
+                verdicts = {word.reducer: made_of(self.scheme, roster, word, by_hotkey) for word in words}
+                update.faults |= {reducer for reducer, right in verdicts.items() if right is False}
+                words = ranked(words, verdicts)
+            if not words:
+                update.missing.append(part)
+                continue
+            update.results[part] = words[0]
+            leaves = made[words[0].reducer]
             update.delta[span] = decode_part(self.scheme.reduced, self.layout, leaves, start, stop)
         return update
 

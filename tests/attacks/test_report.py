@@ -47,6 +47,16 @@ def test_a_grid_has_every_cell_and_the_honest_alone_beside_it() -> None:
     assert cells.index(without(Setting("ALIE", 4, "mean"))) < cells.index(Setting("ALIE", 4, "mean"))
 
 
+def test_bad_reducers_meet_a_second_one_too(tmp_path: Path) -> None:
+    alone, beside = (Setting("lying reducer", 4, "mean", redundancy=n) for n in (1, 2))
+    assert grid(["lying reducer"], [4], ["mean"]) == [without(alone), alone, beside, LATE]
+    path = tmp_path / "attacks.jsonl"
+    append(path, season(without(beside), 0.0, 2.0))
+    append(path, season(beside, 0.0, 2.0))
+    (line,) = [line for line in table(read(path)).splitlines() if line.startswith("| lying")]
+    assert line == "| lying reducer, 2 reducers a part | 4 | 0 | 0 | - | 0 | - | 1 | - | +0.0 % | - |"
+
+
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match="no attack 'bribery'"):
         main(["bribery"])

@@ -49,6 +49,12 @@ def test_a_late_machine_is_met_with_half_an_equals_pay_at_last(season: Cells) ->
     assert played.ramp() is not None
 
 
+def test_a_lie_beside_a_second_reducer_is_found_at_once_and_changes_nothing(season: Cells) -> None:
+    lied = season(Setting("lying reducer", 1, "mean", peers=4, rounds=1, redundancy=2))
+    harmless = season(Setting("another state for joiners", 1, "mean", peers=4, rounds=1))  # trains just the same
+    assert lied.taken(0) == 0.0 and lied.losses == harmless.losses
+
+
 def test_what_attackers_may_earn_is_what_they_work() -> None:
     assert {attack: work_of(attack, 4) for attack in PLAYERS if work_of(attack, 4)} == {
         "sandbagger: 10 % of the steps": 0.4,
