@@ -21,7 +21,7 @@ setup(
     python_requires=">=3.10,<3.14",  # hivemind forks and reads pydantic.v1: neither works on 3.14
     packages=[*find_namespace_packages(include=["subnet", "subnet.*"], exclude=["*__pycache__*"]), "subnet.runs"],
     package_dir={"subnet.runs": "runs"},  # where subnet.config looks for named runs once installed
-    package_data={"subnet.runs": ["*.toml"]},
+    package_data={"subnet.runs": ["*.toml"], "subnet.localnet.explorer": ["page/*"]},
     entry_points={"console_scripts": ["sn38 = subnet.cli.__main__:main"]},
     install_requires=[
         "base58>=2.1,<3",

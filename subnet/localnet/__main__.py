@@ -34,6 +34,9 @@ def parser() -> argparse.ArgumentParser:
     )
     parse.add_argument("--port", type=int, default=9944, help="websocket port; 0 lets the system choose (default 9944)")
     parse.add_argument("--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)")
+    parse.add_argument(
+        "--explorer-port", type=int, help="port of the explorer's page (default: the one after --port; 0: any)"
+    )
     parse.add_argument("--block-time", type=float, help=f"seconds per block (default {DEFAULT_BLOCK_TIME})")
     parse.add_argument("--state", type=Path, help="folder of the chain (default ~/.sn38/localnet)")
     parse.add_argument("--ephemeral", action="store_true", help="keep the chain in memory only")
@@ -70,8 +73,9 @@ def _check(arguments: argparse.Namespace) -> None:
         raise LocalnetError(f"--tempo must be between 1 and 65535 blocks, got {arguments.tempo}")
     if not 0 <= arguments.weights_rate_limit < 1 << 32:
         raise LocalnetError(f"--weights-rate-limit must not be negative, got {arguments.weights_rate_limit}")
-    if not 0 <= arguments.port <= 65535:
-        raise LocalnetError(f"--port must be between 0 and 65535, got {arguments.port}")
+    for flag, port in (("--port", arguments.port), ("--explorer-port", arguments.explorer_port or 0)):
+        if not 0 <= port <= 65535:
+            raise LocalnetError(f"{flag} must be between 0 and 65535, got {port}")
     if arguments.ephemeral and arguments.state:
         raise LocalnetError("--ephemeral keeps nothing and --state keeps everything; give one of them")
 
@@ -88,7 +92,9 @@ async def _run(arguments: argparse.Namespace) -> int:
         chain, block_time = open_chain(
             store, arguments.block_time, Rules(arguments.tempo, arguments.weights_rate_limit)
         )
-        await node.run(chain, block_time, arguments.host, arguments.port, stop)
+        following = arguments.port and (arguments.port + 1) % 65536
+        explorer_port = following if arguments.explorer_port is None else arguments.explorer_port
+        await node.run(chain, block_time, arguments.host, arguments.port, explorer_port, stop)
         kept = "nothing is kept" if folder is None else f"its state is in {folder}"
         print(f"localnet stopped at block {chain.head.number}; {kept}", flush=True)
     except OSError as error:

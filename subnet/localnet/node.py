@@ -11,6 +11,7 @@ import logging
 import time
 
 from subnet.localnet.chain import Chain, hex0x
+from subnet.localnet.explorer.server import Explorer
 from subnet.localnet.methods import Methods
 from subnet.localnet.rpc import RpcServer
 
@@ -20,9 +21,10 @@ REPORT_SECONDS = 600
 """Between two lines of progress."""
 
 
-async def run(chain: Chain, block_time: float, host: str, port: int, stop: asyncio.Event) -> None:
-    """Serves until `stop`. OSError when the port cannot be had."""
+async def run(chain: Chain, block_time: float, host: str, port: int, explorer_port: int, stop: asyncio.Event) -> None:
+    """Serves until `stop`. OSError when the port cannot be had; the explorer's alone is only missed."""
     server = RpcServer(Methods(chain, "SN38 localnet").table())
+    explorer = Explorer.of(chain, block_time)
     bound = await server.start(host, port)
     try:
         chain.produce(_now_ms())
@@ -30,9 +32,18 @@ async def run(chain: Chain, block_time: float, host: str, port: int, stop: async
             f"localnet ready on ws://{host}:{bound} (genesis {hex0x(chain.genesis)}, block {chain.head.number})",
             flush=True,
         )
+        await _open(explorer, host, explorer_port)
         await _produce(chain, block_time, stop)
     finally:
+        await explorer.stop()
         await server.stop()
+
+
+async def _open(explorer: Explorer, host: str, port: int) -> None:
+    try:
+        print(f"explorer on http://{host}:{await explorer.start(host, port)}/", flush=True)
+    except OSError as error:
+        logger.warning("no explorer on port %d (%s); free it, or pass another --explorer-port", port, error.strerror)
 
 
 async def _produce(chain: Chain, block_time: float, stop: asyncio.Event) -> None:

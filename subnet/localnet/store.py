@@ -23,6 +23,8 @@ KEEP_BLOCKS = 100_000
 
 FILE_NAME = "chain.sqlite"
 APPLICATION_ID = 0x736E3338
+IDLE_BODY_BYTES = 64
+"""No signed extrinsic is as short; a block's timestamp always is."""
 FORMAT = 1
 
 SCHEMA = f"""
@@ -128,6 +130,12 @@ class Store:
     def hash_of(self, number: int) -> bytes | None:
         row = self._db.execute("SELECT hash FROM blocks WHERE number = ?", (number,)).fetchone()
         return row and row[0]
+
+    def busy_blocks(self, count: int) -> list[StoredBlock]:
+        """The last blocks that hold more than a timestamp, at most `count`, oldest first."""
+        query = "SELECT number, hash, header, body FROM blocks WHERE length(body) > ? ORDER BY number DESC LIMIT ?"
+        rows = self._db.execute(query, (IDLE_BODY_BYTES, count)).fetchall()
+        return [StoredBlock(number, key, header, tuple(_unpack_list(body))) for number, key, header, body in rows[::-1]]
 
     def _block(self, condition: str, value: int | bytes) -> StoredBlock | None:
         row = self._db.execute(f"SELECT number, hash, header, body FROM blocks WHERE {condition}", (value,)).fetchone()
