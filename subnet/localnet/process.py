@@ -125,12 +125,13 @@ class Localnet:
         pipe, line = self._process.stdout.fileno(), b""
         with selectors.DefaultSelector() as selector:
             selector.register(pipe, selectors.EVENT_READ)
-            while not line.endswith(b"\n") and selector.select(max(deadline - time.monotonic(), 0)):
+            while b"\n" not in line and selector.select(max(deadline - time.monotonic(), 0)):
                 read = os.read(pipe, 4096)
                 if not read:
                     break
                 line += read
-        return line.decode(errors="replace")
+        first, end, _ = line.partition(b"\n")
+        return (first + end).decode(errors="replace")
 
     def _release(self) -> int:
         process, self._process = self._process, None
