@@ -4,7 +4,7 @@
 
 ROUNDS rounds of the demo's model by machines of unlike speed, with the product's own samples, codec and outer step.
 After each round the same contributions are seen as a validator sees them, and again as a copier, an off-task trainer or
-a validator of another precision would make them. About five minutes of one core.
+a validator of another precision would make them. About six minutes of one core.
 """
 
 from __future__ import annotations
