@@ -326,11 +326,13 @@ class Neuron:
         if self._meeting is not None:
             self._meeting.cancel()
         await self.swarm.stop()
-        if not await self.saver.settled(LAST_SAVE_SECONDS):
-            log.warning("left without the last checkpoint: it is not written after %.0f s", LAST_SAVE_SECONDS)
-        self.claim.release()
-        await self.chain.close()
-        self.telemetry.close()
+        try:
+            if not await self.saver.settled(LAST_SAVE_SECONDS):
+                log.warning("left without the last checkpoint: it is not written after %.0f s", LAST_SAVE_SECONDS)
+        finally:
+            self.claim.release()
+            await self.chain.close()
+            self.telemetry.close()
 
     async def _enter_round(self, round_index: int) -> None:
         self.swarm.meet(self.metagraph)

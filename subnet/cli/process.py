@@ -45,7 +45,8 @@ def parser(role: str) -> argparse.ArgumentParser:
     add("--data.path", "FOLDER", "folder of the run's text or token shards", dest="data_path", type=Path)
     add("--device", "DEVICE", "torch device (default: cuda where there is one, else cpu)")
     add("--threads", "N", "torch threads (default: torch's choice)", type=int, default=0)
-    add("--checkpoints", "N", "local checkpoints to keep (default: 2)", type=int, default=2)
+    kept = NodeConfig.checkpoints
+    add("--checkpoints", "N", f"local checkpoints to keep (default: {kept})", type=int, default=kept)
     add("--swarm.host", "IP", "address to listen on (default: 127.0.0.1 on a local chain, else all)", dest="swarm_host")
     add("--swarm.port", "PORT", "TCP port (default: that of the last start)", dest="swarm_port", type=int, default=0)
     add("--swarm.announce", "MULTIADDR", "public address, repeatable", dest="announce", action="append", default=[])

@@ -62,7 +62,7 @@ class Stage:
         """Start the embedded chain on a free port and wait until it listens. Raises UserError with its last words."""
         port = free_port()
         self.endpoint = f"ws://{self.host}:{port}"
-        flags = ["--host", self.host, "--port", str(port), "--block-time", str(self.block_time)]
+        flags = ["--host", self.host, "--port", str(port), "--explorer-port", "0", "--block-time", str(self.block_time)]
         flags += ["--tempo", str(self.tempo), "--weights-rate-limit", str(max(1, self.tempo // 4))]
         flags += ["--state", str(self.out / "chain")]
         chain = self.spawn("chain", [sys.executable, "-m", "subnet.localnet", *flags])

@@ -31,8 +31,6 @@ from subnet.errors import UserError
 
 log = logging.getLogger(__name__)
 
-KEPT = 2
-"""Checkpoints left after a save unless told otherwise: the new one and the one before it."""
 FILE_BYTES = 2**32
 """About how much a file of tensors holds."""
 _FORMAT = 2
@@ -63,12 +61,12 @@ def save(
     feedback: Tensor | None,
     inner: Mapping[str, Tensor],
     meta: Mapping[str, Any],
-    kept: int = KEPT,
+    kept: int = 2,
 ) -> Path:
     """Write a checkpoint into `folder` and delete all but the newest `kept`; one process per folder at a time.
 
-    `inner` is `InnerTrainer.state_dict()`, `meta` goes into JSON. A crash at any point leaves the earlier checkpoints
-    as they were. Nothing is copied but a file's share at a time. Returns the new checkpoint's folder.
+    `kept` is at least 1, `inner` is `InnerTrainer.state_dict()`, `meta` goes into JSON. A crash at any point leaves the
+    earlier checkpoints as they were. Nothing is copied but a file's share at a time. Returns the new one's folder.
 
     Raises UserError if it cannot be written (a full disk, no permission), again with the earlier ones intact, and
     RuntimeError, with nothing saved, when torch has changed one of the tensors meanwhile.

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class Saver:
     """The one writer of a folder of checkpoints; used from an event loop."""
 
-    def __init__(self, folder: Path, kept: int = checkpoint.KEPT) -> None:
+    def __init__(self, folder: Path, kept: int) -> None:
         """`kept`: checkpoints left after each, at least 1."""
         self._folder = folder
         self._kept = kept

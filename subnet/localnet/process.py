@@ -44,7 +44,8 @@ class Localnet:
     ) -> None:
         """block_time: seconds; tempo, weights_rate_limit: blocks, of new subnets; port: 0 takes a free one."""
         self.port = port
-        self._flags = ["--block-time", str(block_time), "--tempo", str(tempo)]
+        # Not the port after its own: with several chains that may be another's.
+        self._flags = ["--explorer-port", "0", "--block-time", str(block_time), "--tempo", str(tempo)]
         self._flags += ["--weights-rate-limit", str(weights_rate_limit)]
         self._flags += ["--ephemeral"] if state is None else ["--state", str(state.absolute())]
         self._process: subprocess.Popen[bytes] | None = None

@@ -7,6 +7,7 @@ hash, so the genesis block commits to these bytes (genesis.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from bittensor_core import Runtime
@@ -33,7 +34,7 @@ class ChainRuntime:
         }
         return cls(block_time_ms, metadata.metadata_v15(block_time_ms), codec, apis)
 
-    @property
+    @cached_property
     def v14(self) -> bytes:
         """Metadata as state_getMetadata answers, made when first asked for."""
         return metadata.metadata_v14(self.block_time_ms)

@@ -44,7 +44,7 @@ def test_the_loop_goes_on_while_one_is_written(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(checkpoint, "save_file", slow_save_file)
 
     async def act() -> None:
-        saver = Saver(tmp_path)
+        saver = Saver(tmp_path, kept=2)
         assert await saver.settled(0.0)
         saver.begin(state_at(1), None, {}, {})
         assert saver.busy and not await saver.settled(0.01)
@@ -83,7 +83,7 @@ def test_a_full_disk_costs_the_checkpoint_and_the_next_is_tried(
 
 def test_what_is_no_fault_of_the_disk_is_not_swallowed(tmp_path: Path) -> None:
     async def act() -> None:
-        saver = Saver(tmp_path)
+        saver = Saver(tmp_path, kept=2)
         saver.begin(state_at(1), None, {}, {"key": b"not JSON"})
         with pytest.raises(TypeError):
             await saver.settled(SECONDS)
@@ -134,7 +134,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_bit_for_bit(tmp_path: Path) -> N
     """The write of a checkpoint overlaps the next round, which must not change what is written."""
 
     async def act() -> None:
-        whole, saver = Worker(), Saver(tmp_path)
+        whole, saver = Worker(), Saver(tmp_path, kept=2)
         for _ in range(3):
             whole.round()
         saver.begin(whole.state, whole.feedback.residual, whole.trainer.state_dict(), {})

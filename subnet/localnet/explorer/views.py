@@ -248,7 +248,7 @@ def _axon(info: dict[str, Any] | None) -> str | None:
 
 
 def _epochs(source: Source, netuid: int) -> list[dict[str, Any]]:
-    """Oldest first; `emission` and `incentive` are those of the present uids, 0 before a hotkey had its seat."""
+    """Oldest first; `emission` is that of the present uids, 0 before a hotkey had its seat."""
     sub = source.chain.ledger.pallet("SubtensorModule")
     hotkeys = neurons.hotkeys(sub, netuid)
     found = []
