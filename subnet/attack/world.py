@@ -24,7 +24,7 @@ from subnet.diloco.layout import Layout
 from subnet.diloco.merkle import Tree, hash_leaves
 from subnet.diloco.outer import outer_step
 from subnet.diloco.scheme import Scheme
-from subnet.exchange.butterfly import PartResult, decoded, reduce
+from subnet.exchange.butterfly import PartResult, Read, decoded, reduce
 from subnet.exchange.commitment import Commitment, norm_limit
 from subnet.exchange.referee import made_of, ranked
 from subnet.exchange.roster import Member, Roster, averaging_order
@@ -170,15 +170,10 @@ class World:
             reducers = roster.reducers(part, self.run.aggregate.redundancy)
             span = slice(*self.layout.span(start, stop))
             members = [None if x is None else decoded(self.layout, x[span], start) for x in read]
-            made: dict[str, Sequence[bytes]] = {}
-            for reducer in reducers if included else []:
-                if moves[reducer].reduces == "nothing":
-                    continue
-                leaves: Sequence[bytes] = reduce(self.scheme, roster, part, members).leaves
-                if moves[reducer].reduces == "wrong":
-                    right = decode_part(self.scheme.reduced, self.layout, leaves, start, stop)
-                    leaves = encode_part(self.scheme.reduced, self.layout, -right, start, stop)
-                made[reducer] = leaves
+            deeds = {reducer: moves[reducer].reduces for reducer in reducers} if included else {}
+            made = {
+                reducer: self._made(roster, part, members, deed) for reducer, deed in deeds.items() if deed != "nothing"
+            }
             words = [PartResult(part, r, Tree(hash_leaves(m)).root, roster.root, included) for r, m in made.items()]
             update.words[part] = {word.reducer: word for word in words}
             if len({word.root for word in words}) > 1:
@@ -193,6 +188,16 @@ class World:
             leaves = made[words[0].reducer]
             update.delta[span] = decode_part(self.scheme.reduced, self.layout, leaves, start, stop)
         return update
+
+    def _made(self, roster: Roster, part: int, members: Sequence[Read | None], deed: str) -> Sequence[bytes]:
+        """The leaves of a part as a reducer serves them: right, or "wrong"."""
+        leaves: Sequence[bytes] = reduce(self.scheme, roster, part, members).leaves
+        if deed == "wrong":
+            run = roster.parts(self.layout)[part]
+            leaves = encode_part(
+                self.scheme.reduced, self.layout, -decode_part(self.scheme.reduced, self.layout, leaves, *run), *run
+            )
+        return leaves
 
 
 def _bounded(x: Tensor, longest: float) -> Tensor:

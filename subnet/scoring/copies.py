@@ -18,7 +18,7 @@ SKETCH = 2**15
 _SAME = 0.985
 """A cosine that honest peers stay below, without taking anything out: where copies are the majority, what the others
 have in common is the copied one itself."""
-_ALIKE = (_SAME, 0.93, 0.88, 0.85, 0.82)
+ALIKE = (_SAME, 0.93, 0.88, 0.85, 0.82)
 """Partial correlations that honest pairs stay below, by how many others trained about as much: without any, nobody can
 tell what such training has in common. The last is for all above."""
 _AS_MUCH = 0.75
@@ -150,7 +150,7 @@ def _linked(sketches: Sketches, steps: Sequence[float]) -> NDArray[np.bool_]:
     declared = np.asarray(steps, dtype=np.float64)
     lesser = np.minimum(declared[:, None], declared[None])
     peers = (declared >= _AS_MUCH * lesser[:, :, None]).sum(2) - 2  # the pair itself is among them
-    alike = np.asarray(_ALIKE)[np.minimum(peers, len(_ALIKE) - 1)]
+    alike = np.asarray(ALIKE)[np.minimum(peers, len(ALIKE) - 1)]
     linked: NDArray[np.bool_] = partial > np.maximum(min(_ALIKE_MOST, halfway), alike)
     linked |= np.abs(cosines(sketches)) > _SAME
     np.fill_diagonal(linked, False)
