@@ -201,7 +201,11 @@ def test_with_manifest_fills_once_and_refuses_another() -> None:
             'tokenizer = "../t.json"',
             'data.tokenizer must be "bytes" or a file name ending in .json',
         ),
-        ('preset = "custom"', 'preset = "huge"', "model.preset must be one of custom, tiny, 10m, "),
+        (
+            'preset = "custom"',
+            'preset = "huge"',
+            "model.preset must be one of custom, tiny, 10m, 150m, 1b, 4b, 10b, 30b, 50b, 70b, got 'huge'",
+        ),
         ("[scoring]", "[scorings]", "has an unknown key 'scorings'; did you mean 'scoring'?"),
         ("seed = 7", "seed = 7\nmodel = 3", "not valid TOML: "),
         (
