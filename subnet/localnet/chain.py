@@ -20,6 +20,7 @@ from subnet.localnet.ledger import Codec, Ledger
 from subnet.localnet.mempool import Mempool, Pooled, Watcher
 from subnet.localnet.metadata import SPEC_NAME
 from subnet.localnet.metadata.scale import compact
+from subnet.localnet.pallets import timelock
 from subnet.localnet.runtime import ChainRuntime
 from subnet.localnet.state import HISTORY, State
 from subnet.localnet.store import Store, StoredBlock
@@ -90,6 +91,7 @@ class Chain:
         self._recent: OrderedDict[int, bytes] = OrderedDict({0: genesis, self.head.number: self.head.hash})
         self.mempool = Mempool(lambda account: executive.nonce(self.ledger, account))
         self._checker = Checker(runtime.codec, runtime.v15, SPEC_NAME, genesis, self.hash_of)
+        self._pulses: dict[int, str] = {}
         self.on_block: list[Callable[[StoredBlock, set[bytes]], None]] = []
         """Called after each block with the storage keys it changed."""
 
@@ -121,6 +123,13 @@ class Chain:
         self.mempool.add(extrinsic, following, watcher)
         return extrinsic
 
+    def hear(self, round_: int, signature: str) -> bool:
+        """Takes a drand pulse, its signature in hex, into the next block; False for one that is not quicknet's."""
+        if not timelock.opens(signature, round_):
+            return False
+        self._pulses[round_] = signature
+        return True
+
     def produce(self, now_ms: int) -> StoredBlock:
         """Makes, stores and announces the next block. Should anything fail, the chain stays at its head.
 
@@ -130,7 +139,7 @@ class Chain:
         now_ms = max(now_ms, self.ledger.get("Timestamp", "Now") + 1)
         making = executive.Block(self.ledger, self.state, self._rules, number)
         try:
-            making.begin(self.head.hash, now_ms)
+            making.begin(self.head.hash, now_ms, self._pulses)
             body = [self._timestamp(now_ms)]
             included, refused = self._fill(making, body)
             making.finish()
@@ -142,6 +151,7 @@ class Chain:
             raise
         self.state.seal(number)
         self.head = block
+        self._pulses = {}
         self._recent[number] = block.hash
         while len(self._recent) > HISTORY:
             self._recent.popitem(last=False)

@@ -14,7 +14,7 @@ from subnet.localnet.consensus import emission, yuma
 from subnet.localnet.consensus import pool as market
 from subnet.localnet.dispatch import Context
 from subnet.localnet.ledger import Pallet
-from subnet.localnet.pallets import balances, neurons, stake
+from subnet.localnet.pallets import balances, neurons, stake, timelock
 from subnet.localnet.schedule import activity_cutoff, should_run
 
 logger = logging.getLogger(__name__)
@@ -28,6 +28,8 @@ def block_step(ctx: Context) -> None:
     netuids = [netuid for netuid, added in ctx.sub.items("NetworksAdded") if added]
     for netuid in netuids:
         _lower_burn(ctx, netuid)
+    for netuid in netuids:
+        timelock.reveal(ctx, netuid)
     started = [netuid for netuid in netuids if netuid != ROOT_NETUID and _emits(ctx.sub, netuid)]
     tao = _tao_shares(ctx, started)
     for netuid in started:

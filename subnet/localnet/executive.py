@@ -7,6 +7,7 @@ timestamp, the signed extrinsics.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from subnet.localnet import epoch
@@ -14,7 +15,7 @@ from subnet.localnet.dispatch import ROOT, Context, DispatchError, Rules, dispat
 from subnet.localnet.extrinsic import PAYMENT, STALE, Extrinsic, Invalid
 from subnet.localnet.ledger import Ledger
 from subnet.localnet.metadata.scale import compact
-from subnet.localnet.pallets import balances
+from subnet.localnet.pallets import balances, timelock
 from subnet.localnet.state import State
 
 BASE_FEE = 100_000
@@ -60,7 +61,7 @@ class Block:
         self._events: list[bytes] = []
         self._included = 0
 
-    def begin(self, parent: bytes, now_ms: int) -> None:
+    def begin(self, parent: bytes, now_ms: int, pulses: Mapping[int, str]) -> None:
         """Everything before the signed extrinsics; the timestamp is extrinsic 0."""
         system = self._ledger.pallet("System")
         system.put("Number", self.number)
@@ -70,6 +71,7 @@ class Block:
         if expired > 0:
             system.remove("BlockHash", expired)
         ctx = self._context(ROOT)
+        timelock.hear(ctx, pulses)
         epoch.block_step(ctx)
         self._keep(INITIALIZATION, ctx)
         self._ledger.pallet("Timestamp").put("Now", now_ms)

@@ -1,7 +1,7 @@
 """Weights: what validators say of miners, and the checks before it is believed.
 
-One mechanism per subnet. Commit-reveal by hash works where a subnet switches it on; by timelock it does not, for
-want of the drand beacon. Checks and their order are the Subtensor's `set_weights`.
+One mechanism per subnet. Commit-reveal by hash is here, by timelock in timelock.py. Checks and their order are the
+Subtensor's `set_weights`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ U16_MAX = 0xFFFF
 MAX_COMMITS = 10
 
 
-def _passes_rate_limit(ctx: Context, netuid: int, uid: int) -> bool:
+def passes_rate_limit(ctx: Context, netuid: int, uid: int) -> bool:
     """Registration counts as setting weights: its block is the first LastUpdate."""
     last = ctx.sub.get("LastUpdate", netuid)[uid]
     return not last or ctx.block - last >= ctx.sub.get("WeightsSetRateLimit", netuid)
@@ -31,7 +31,7 @@ def stake_weight(ctx: Context, netuid: int, hotkey: str) -> int:
     return stake.on_hotkey(ctx.sub, hotkey, netuid) + root
 
 
-def _ensure_mechanism(ctx: Context, netuid: int, mecid: int) -> None:
+def ensure_mechanism(ctx: Context, netuid: int, mecid: int) -> None:
     ctx.ensure(ctx.sub.get("NetworksAdded", netuid) and mecid == 0, "MechanismDoesNotExist")
 
 
@@ -41,14 +41,14 @@ def store_weights(ctx: Context, netuid: int, mecid: int, uids: list[int], values
     ctx.ensure(stake_weight(ctx, netuid, hotkey) >= sub.get("StakeThreshold"), "NotEnoughStakeToSetWeights")
     ctx.ensure(netuid != stake.ROOT_NETUID, "CanNotSetRootNetworkWeights")
     ctx.ensure(len(uids) == len(values), "WeightVecNotEqualSize")
-    _ensure_mechanism(ctx, netuid, mecid)
+    ensure_mechanism(ctx, netuid, mecid)
     count = sub.get("SubnetworkN", netuid)
     ctx.ensure(len(uids) <= count, "UidsLengthExceedUidsInSubNet")
     uid = neurons.uid_of(ctx, netuid, hotkey)
     wanted = sub.get("WeightsVersionKey", netuid)
     ctx.ensure(not wanted or version_key >= wanted, "IncorrectWeightVersionKey")
     revealing = sub.get("CommitRevealWeightsEnabled", netuid)
-    ctx.ensure(revealing or _passes_rate_limit(ctx, netuid, uid), "SettingWeightsTooFast")
+    ctx.ensure(revealing or passes_rate_limit(ctx, netuid, uid), "SettingWeightsTooFast")
     own = uids == [uid]
     permitted = own or uid == neurons.owner_uid(sub, netuid) or sub.get("ValidatorPermit", netuid)[uid]
     ctx.ensure(permitted, "NeuronNoValidatorPermit")
@@ -85,7 +85,7 @@ def set_weights(ctx: Context, netuid: int, dests: list[int], weights: list[int],
 def set_mechanism_weights(
     ctx: Context, netuid: int, mecid: int, dests: list[int], weights: list[int], version_key: int
 ) -> None:
-    _ensure_mechanism(ctx, netuid, mecid)
+    ensure_mechanism(ctx, netuid, mecid)
     ctx.ensure(not ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealEnabled")
     store_weights(ctx, netuid, mecid, dests, weights, version_key)
 
@@ -111,7 +111,7 @@ def batch_set_weights(
     ctx.emit("SubtensorModule", "BatchWeightsCompleted", [netuids, hotkey])
 
 
-def _current_epoch(ctx: Context, netuid: int) -> int:
+def current_epoch(ctx: Context, netuid: int) -> int:
     return ctx.sub.get("SubnetEpochIndex", netuid) + should_run(ctx.sub, netuid, ctx.block)
 
 
@@ -125,11 +125,11 @@ def hash_weights(who: str, netuid: int, uids: list[int], values: list[int], salt
 @call("SubtensorModule", "commit_weights", free=True)
 def commit_weights(ctx: Context, netuid: int, commit_hash: str) -> None:
     hotkey = ctx.signed()
-    _ensure_mechanism(ctx, netuid, 0)
+    ensure_mechanism(ctx, netuid, 0)
     ctx.ensure(ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealDisabled")
     uid = neurons.uid_of(ctx, netuid, hotkey)
-    ctx.ensure(_passes_rate_limit(ctx, netuid, uid), "CommittingWeightsTooFast")
-    epoch, period = _current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
+    ctx.ensure(passes_rate_limit(ctx, netuid, uid), "CommittingWeightsTooFast")
+    epoch, period = current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
     commits = [item for item in ctx.sub.get("WeightCommits", netuid, hotkey) or [] if epoch <= item[1] + period]
     ctx.ensure(len(commits) < MAX_COMMITS, "TooManyUnrevealedCommits")
     ctx.sub.put("WeightCommits", netuid, hotkey, [*commits, (commit_hash, epoch, ctx.block, 0)])
@@ -145,7 +145,7 @@ def reveal_weights(
     ctx.ensure(ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealDisabled")
     commits = ctx.sub.get("WeightCommits", netuid, hotkey) or []
     revealed = hash_weights(hotkey, netuid, uids, values, salt, version_key)
-    epoch, period = _current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
+    epoch, period = current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
     place = next((index for index, item in enumerate(commits) if item[0] == revealed), None)
     ctx.ensure(commits, "NoWeightsCommitFound")
     ctx.ensure(place is not None, "InvalidRevealCommitHashNotMatch")
