@@ -14,6 +14,7 @@ import asyncio
 import errno
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -49,6 +50,11 @@ def parser() -> argparse.ArgumentParser:
         default=100,
         help="blocks between a hotkey's weights, on new subnets (default 100)",
     )
+    parse.add_argument(
+        "--beacon",
+        metavar="URL",
+        help="drand HTTP endpoint whose pulses open timelocked weights, like https://api.drand.sh (default: none)",
+    )
     parse.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
     return parse
 
@@ -76,6 +82,8 @@ def _check(arguments: argparse.Namespace) -> None:
     for flag, port in (("--port", arguments.port), ("--explorer-port", arguments.explorer_port or 0)):
         if not 0 <= port <= 65535:
             raise LocalnetError(f"{flag} must be between 0 and 65535, got {port}")
+    if arguments.beacon is not None and not re.match(r"https?://[^/]", arguments.beacon):
+        raise LocalnetError(f"--beacon must be an http:// or https:// URL, got {arguments.beacon}")
     if arguments.ephemeral and arguments.state:
         raise LocalnetError("--ephemeral keeps nothing and --state keeps everything; give one of them")
 
@@ -94,7 +102,7 @@ async def _run(arguments: argparse.Namespace) -> int:
         )
         following = arguments.port and (arguments.port + 1) % 65536
         explorer_port = following if arguments.explorer_port is None else arguments.explorer_port
-        await node.run(chain, block_time, arguments.host, arguments.port, explorer_port, stop)
+        await node.run(chain, block_time, arguments.host, arguments.port, explorer_port, stop, arguments.beacon)
         kept = "nothing is kept" if folder is None else f"its state is in {folder}"
         print(f"localnet stopped at block {chain.head.number}; {kept}", flush=True)
     except OSError as error:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 
+from subnet.localnet import beacon
 from subnet.localnet.chain import Chain, hex0x
 from subnet.localnet.explorer.server import Explorer
 from subnet.localnet.methods import Methods
@@ -21,11 +22,17 @@ REPORT_SECONDS = 600
 """Between two lines of progress."""
 
 
-async def run(chain: Chain, block_time: float, host: str, port: int, explorer_port: int, stop: asyncio.Event) -> None:
-    """Serves until `stop`. OSError when the port cannot be had; the explorer's alone is only missed."""
+async def run(
+    chain: Chain, block_time: float, host: str, port: int, explorer_port: int, stop: asyncio.Event, drand: str | None
+) -> None:
+    """Serves until `stop`. OSError when the port cannot be had; the explorer's alone is only missed.
+
+    drand: URL of an HTTP endpoint that pulses of the beacon come from; without one the chain hears none.
+    """
     server = RpcServer(Methods(chain, "SN38 localnet").table())
     explorer = Explorer.of(chain, block_time)
     bound = await server.start(host, port)
+    following: asyncio.Task[None] | None = None
     try:
         chain.produce(_now_ms())
         print(
@@ -33,8 +40,12 @@ async def run(chain: Chain, block_time: float, host: str, port: int, explorer_po
             flush=True,
         )
         await _open(explorer, host, explorer_port)
+        if drand is not None:
+            following = asyncio.create_task(beacon.follow(chain, drand), name="beacon")
         await _produce(chain, block_time, stop)
     finally:
+        if following is not None:
+            following.cancel()
         await explorer.stop()
         await server.stop()
 

@@ -41,12 +41,17 @@ class Localnet:
         weights_rate_limit: int = 100,
         state: Path | None = None,
         port: int = 0,
+        beacon: str | None = None,
     ) -> None:
-        """block_time: seconds; tempo, weights_rate_limit: blocks, of new subnets; port: 0 takes a free one."""
+        """block_time: seconds; tempo, weights_rate_limit: blocks, of new subnets; port: 0 takes a free one.
+
+        beacon: URL of a drand HTTP endpoint.
+        """
         self.port = port
         # Not the port after its own: with several chains that may be another's.
         self._flags = ["--explorer-port", "0", "--block-time", str(block_time), "--tempo", str(tempo)]
         self._flags += ["--weights-rate-limit", str(weights_rate_limit)]
+        self._flags += [] if beacon is None else ["--beacon", beacon]
         self._flags += ["--ephemeral"] if state is None else ["--state", str(state.absolute())]
         self._process: subprocess.Popen[bytes] | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object

@@ -113,6 +113,7 @@ def test_a_foreign_folder_is_said_in_one_line_and_left_alone(tmp_path: Path) -> 
         (["--weights-rate-limit", "-1"], "--weights-rate-limit must"),
         (["--port", "99999"], "--port must be"),
         (["--ephemeral", "--state", "x"], "give one of them"),
+        (["--beacon", "file:///etc/passwd"], "--beacon must be an http:// or https:// URL"),
     ],
 )
 def test_flags_that_make_no_sense_are_said(flags: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,11 +27,16 @@ def ready(net: Net) -> int:
     return netuid
 
 
-def sealed(net: Net, round_: int = 1000, who: str = "a_hot") -> bytes:
-    """Weight 7 for uid 2, packed and sealed as the client does."""
-    numbers = b"".join(scale.vec([value], lambda item: scale.integer(item, 16)) for value in (2, 7))
-    payload = scale.blob(ss58_decode(net.address(who))) + numbers + scale.integer(0, 64)
+def seal(hotkey: str, weights: dict[int, int], round_: int = 1000) -> bytes:
+    """Weights by uid, packed and sealed as the client does."""
+    lists = (list(weights), list(weights.values()))
+    numbers = b"".join(scale.vec(items, lambda item: scale.integer(item, 16)) for items in lists)
+    payload = scale.blob(ss58_decode(hotkey)) + numbers + scale.integer(0, 64)
     return bytes(bittensor_core.inner_ciphertext(bittensor_core.encrypt_at_round(payload, round_)[0]))
+
+
+def sealed(net: Net, round_: int = 1000, who: str = "a_hot") -> bytes:
+    return seal(net.address(who), {2: 7}, round_)
 
 
 def commit(net: Net, netuid: int, ciphertext: bytes, round_: int = 1000, version: int = 4) -> str | None:

@@ -15,6 +15,7 @@ import bittensor_core
 from bittensor_core import ss58_decode
 
 from subnet.localnet.dispatch import Context, DispatchError, call
+from subnet.localnet.ledger import Ledger
 from subnet.localnet.metadata import scale
 from subnet.localnet.pallets import neurons, weights
 
@@ -51,6 +52,13 @@ def hear(ctx: Context, pulses: Mapping[int, str]) -> None:
     drand.put("OldestStoredRound", kept[-MAX_PULSES:][0])
     drand.put("LastStoredRound", kept[-1])
     ctx.emit("Drand", "NewPulse", {"rounds": sorted(pulses)})
+
+
+def awaited(ledger: Ledger) -> set[int]:
+    """Rounds that commits wait for and whose pulses are not stored."""
+    listed = ledger.pallet("SubtensorModule").items("TimelockedWeightCommits")
+    rounds = {round_ for _, commits in listed for *_, round_ in commits}
+    return {round_ for round_ in rounds if ledger.get("Drand", "Pulses", round_) is None}
 
 
 @call("SubtensorModule", "commit_timelocked_weights", free=True)
