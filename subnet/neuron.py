@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from subnet.chain.client import Chain, Hyperparameters, WeightsOutcome
+from subnet.chain.client import Chain, Hyperparameters
 from subnet.chain.clock import BlockClock
 from subnet.chain.errors import ChainRefused, ChainUnreachable, NoSuchSubnet
 from subnet.chain.flags import ChainFlags
@@ -242,14 +242,6 @@ class Neuron:
         except ChainUnreachable as error:
             log.log(self._severity, "block %d: %s; using a predictable beacon", block, error)
             return hashlib.blake2b(self.run_id + block.to_bytes(8, "big"), digest_size=32).digest()
-
-    async def set_weights(self, weights: dict[int, float]) -> WeightsOutcome:
-        """Set this validator's weights; an unreachable chain is an outcome, not an error: they are set again later."""
-        try:
-            version = self.hyperparameters.weights_version
-            return await self.chain.set_weights(self.flags.netuid, self.signer, weights, version)
-        except ChainUnreachable as error:
-            return WeightsOutcome(False, wait_blocks=1, refused=str(error))
 
     async def compute(self, work: Callable[..., T], *args: Any) -> T:
         """Run training or evaluation in this neuron's one compute thread, which leaves the network the first turn."""

@@ -204,7 +204,7 @@ class Chain:
         first = max(last - BLOCK_TIME_SPAN, 1)
         if first >= last:
             return nominal
-        stamps = [await self._query(bt.storage.Timestamp.Now, [], block) for block in (first, last)]
+        stamps = [await self.query(bt.storage.Timestamp.Now, [], block) for block in (first, last)]
         measured = (int(stamps[1]) - int(stamps[0])) / 1000 / (last - first)
         # A chain that was stopped for a while has no steady pace to measure.
         return measured if nominal / 2 <= measured <= nominal * 2 else nominal
@@ -267,11 +267,16 @@ class Chain:
 
     async def started(self, netuid: int) -> bool:
         """Whether the subnet's owner has started it: before that nothing is earned and nothing can be staked."""
-        return await self._query(bt.storage.SubtensorModule.FirstEmissionBlockNumber, [netuid]) is not None
+        return await self.query(bt.storage.SubtensorModule.FirstEmissionBlockNumber, [netuid]) is not None
 
     async def balance(self, ss58: str) -> float:
         """Free TAO of an account, 0 for one that does not exist."""
         return float((await self._read(self._client.balances.get(ss58))).tao)
+
+    async def query(self, item: Sequence[str], params: list[Any], block: int | None = None) -> Any:
+        """One item of `bt.storage`, under its keys, as of `block` (default: the newest)."""
+        block_hash = None if block is None else "0x" + (await self._hash(block)).hex()
+        return await self._read(self._substrate.query(item[0], item[1], params, block_hash))
 
     # Writes ---------------------------------------------------------------------------------------------------
 
@@ -294,10 +299,14 @@ class Chain:
         try:
             data = await self.execute(intent, hotkey.keypair)
         except ChainRefused as error:
-            if error.rate_limited:
-                return WeightsOutcome(False, wait_blocks=await self._weights_due_in(netuid, hotkey.ss58))
-            return WeightsOutcome(False, refused=str(error))
+            return await self.refused_weights(error, netuid, hotkey.ss58)
         return WeightsOutcome(True, committed="reveal_round" in data)
+
+    async def refused_weights(self, error: ChainRefused, netuid: int, ss58: str) -> WeightsOutcome:
+        """What a refusal of this hotkey's weights comes to: when to try again, if it was for coming too early."""
+        if error.rate_limited:
+            return WeightsOutcome(False, wait_blocks=await self._weights_due_in(netuid, ss58))
+        return WeightsOutcome(False, refused=str(error))
 
     async def execute(self, intent: bt.Intent, wallet: Any) -> dict[str, Any]:
         """Sign and submit an SDK intent and wait until it is in a block; returns what it reports (e.g. a new netuid).
@@ -341,10 +350,6 @@ class Chain:
         if found is None:
             raise ChainUnreachable(f"{self.endpoint} does not have block {number}")
         return found
-
-    async def _query(self, item: Sequence[str], params: list[Any], block: int | None = None) -> Any:
-        block_hash = None if block is None else "0x" + (await self._hash(block)).hex()
-        return await self._read(self._substrate.query(item[0], item[1], params, block_hash))
 
     async def _subscribe(self) -> AsyncIterator[Head]:
         """One subscription to new heads, until it fails. Raises ChainUnreachable."""

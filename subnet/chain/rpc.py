@@ -78,27 +78,27 @@ def header_hash(header: dict[str, Any]) -> bytes:
     logs = header["digest"]["logs"]
     parts = [
         unhex(header["parentHash"]),
-        _compact(header["number"]),
+        compact(header["number"]),
         unhex(header["stateRoot"]),
         unhex(header["extrinsicsRoot"]),
-        _compact(len(logs)),
+        compact(len(logs)),
         *map(unhex, logs),
     ]
     return blake2b(b"".join(parts), digest_size=32).digest()
 
 
-def unhex(text: str) -> bytes:
-    """Bytes of 0x-prefixed hex."""
-    return bytes.fromhex(text.removeprefix("0x"))
-
-
-def _compact(number: int) -> bytes:
+def compact(number: int) -> bytes:
     """SCALE compact encoding of an integer below 2**30."""
     if number < 1 << 6:
         return (number << 2).to_bytes(1, "little")
     if number < 1 << 14:
         return (number << 2 | 1).to_bytes(2, "little")
     return (number << 2 | 2).to_bytes(4, "little")
+
+
+def unhex(text: str) -> bytes:
+    """Bytes of 0x-prefixed hex."""
+    return bytes.fromhex(text.removeprefix("0x"))
 
 
 async def _bounded(endpoint: str, operation: Awaitable[T], timeout: float) -> T:

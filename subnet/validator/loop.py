@@ -20,6 +20,7 @@ import torch
 
 from subnet.chain.client import WeightsOutcome
 from subnet.chain.errors import ChainUnreachable
+from subnet.chain.reveal import Commits
 from subnet.diloco.state import OuterState
 from subnet.exchange.claims import Agreement, claims_of
 from subnet.exchange.commitment import Commitment
@@ -36,6 +37,7 @@ from subnet.validator.evaluate import Evaluator
 from subnet.validator.judgement import WORTHLESS, Case, Judge, Judgement
 from subnet.validator.pay import Paymaster
 from subnet.validator.replay import Fetch, Origin, Replay, audit, with_findings
+from subnet.validator.reveal import Revealer
 from subnet.validator.sketchbook import Sketchbook
 from subnet.validator.spool import Spool
 from subnet.waiting import end
@@ -73,16 +75,20 @@ class Validator:
         self.replay = Replay(neuron.run, neuron.shards, neuron.layout, evaluator.model, MAX_UIDS)
         self.judge.sketches = dict(book.sketches)
         self.spool = Spool(neuron.node.home / "spool")
+        self.commits = Commits(neuron.chain, neuron.flags.netuid, neuron.signer)
+        self.revealer = Revealer(neuron.node.home / "commits.json", self.commits, neuron.clock.block, neuron.wait_for)
         self.paymaster = Paymaster(self._send_weights, neuron.clock.block, neuron.wait_for)
         self._path = neuron.node.home / "scores.json"
         self.table = scores.load(self._path)
         self._scoring: asyncio.Task[None] | None = None
         self._paying: asyncio.Task[None] | None = None
+        self._revealing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
         """The loop; returns when the neuron is stopping."""
         neuron, exchange = self.neuron, self.neuron.exchange
         finished: Finished | None = None
+        self._revealing = asyncio.create_task(self.revealer.run())
         async for round_ in neuron.rounds():
             neuron.enter("score", round_)
             self._begin_scoring(finished, round_)
@@ -101,7 +107,7 @@ class Validator:
             finished = await self._remember(round_, before, update, agreement, await committed)
             await neuron.save(round_)
             neuron.report(round_, update, agreement)
-        for task in (self._scoring, self._paying):
+        for task in (self._scoring, self._paying, self._revealing):
             if task is not None:
                 task.cancel()
 
@@ -126,6 +132,8 @@ class Validator:
             if self._paying is not None:
                 self._paying.result()
             self._paying = asyncio.create_task(self.pay(now))
+        if self._revealing is not None and self._revealing.done():
+            self._revealing.result()
 
     async def score(self, finished: Finished, now: Round) -> None:
         """Evaluate every listed contribution of a finished round; its owner must deliver it before `now` ends."""
@@ -244,7 +252,15 @@ class Validator:
     async def _send_weights(self, paid: dict[int, float]) -> WeightsOutcome:
         """Refused, it may be for an old version key: the hyperparameters are read again."""
         neuron = self.neuron
-        outcome = await neuron.set_weights(paid)
+        version = neuron.hyperparameters.weights_version
+        try:
+            if await self.commits.needed():
+                outcome = await self.revealer.commit(paid, version)
+            else:
+                outcome = await neuron.chain.set_weights(neuron.flags.netuid, neuron.signer, paid, version)
+        except ChainUnreachable as error:
+            # An outcome, not an error: they are set again later.
+            return WeightsOutcome(False, wait_blocks=1, refused=str(error))
         if outcome.refused:
             with contextlib.suppress(ChainUnreachable):
                 neuron.hyperparameters = await neuron.chain.hyperparameters(neuron.flags.netuid)

@@ -170,6 +170,9 @@ def validator_of(peer: Peer, play: Play, home: Path) -> Validator:
         beacon=beacon,
         compute=compute,
         wait_for=None,  # nobody here is paid
+        chain=None,
+        signer=None,
+        flags=types.SimpleNamespace(netuid=1),
         resumed=None,
     )
     return Validator(neuron)  # type: ignore[arg-type]
