@@ -11,10 +11,11 @@ import logging
 from fractions import Fraction
 
 from subnet.localnet.consensus import emission, yuma
+from subnet.localnet.consensus import mechanisms as combining
 from subnet.localnet.consensus import pool as market
 from subnet.localnet.dispatch import Context
 from subnet.localnet.ledger import Pallet
-from subnet.localnet.pallets import balances, neurons, stake, timelock
+from subnet.localnet.pallets import balances, mechanisms, neurons, stake, timelock
 from subnet.localnet.schedule import activity_cutoff, should_run
 
 logger = logging.getLogger(__name__)
@@ -163,33 +164,38 @@ def _try(ctx: Context, netuid: int) -> bool:
 
 
 def run(ctx: Context, netuid: int, pending: emission.Pending) -> None:
-    """One epoch: consensus over the weights, then `pending` to owner, miners and validators as stake."""
+    """One epoch: consensus over each mechanism's weights, then `pending` to owner, miners and validators as stake."""
     sub = ctx.sub
     hotkeys = neurons.hotkeys(sub, netuid)
-    inputs = _inputs(sub, netuid, hotkeys, ctx.block, pending.epoch)
-    result = yuma.epoch(inputs)
-    _store_result(sub, netuid, result)
+    indices = mechanisms.indices(sub, netuid)
+    amounts = combining.split(pending.epoch, sub.get("MechanismEmissionSplit", netuid), len(indices))
+    inputs = [_inputs(sub, netuid, mecid, hotkeys, ctx.block, amount) for mecid, amount in enumerate(amounts)]
+    results = [yuma.epoch(mechanism) for mechanism in inputs]
+    for index, result in zip(indices, results, strict=True):
+        _store_mechanism(ctx, index, result)
+    together = combining.combine(results, amounts)
+    _store_subnet(sub, netuid, together)
     payout = emission.distribute(
         pending,
-        result.server_emission.tolist(),
-        result.validator_emission.tolist(),
+        together.server_emission,
+        together.validator_emission,
         owner_uids=neurons.owned_uids(sub, netuid),
-        alpha_stake=inputs.alpha_stake,
-        root_stake=inputs.root_stake,
-        tao_weight=inputs.tao_weight,
+        alpha_stake=inputs[0].alpha_stake,
+        root_stake=inputs[0].root_stake,
+        tao_weight=inputs[0].tao_weight,
     )
     _pay(ctx, netuid, hotkeys, payout)
 
 
-def _inputs(sub: Pallet, netuid: int, hotkeys: list[str], block: int, amount: int) -> yuma.EpochInputs:
-    uids = range(len(hotkeys))
+def _inputs(sub: Pallet, netuid: int, mecid: int, hotkeys: list[str], block: int, amount: int) -> yuma.EpochInputs:
+    uids, index = range(len(hotkeys)), mechanisms.index(netuid, mecid)
     return yuma.EpochInputs(
         alpha_stake=[stake.on_hotkey(sub, hotkey, netuid) for hotkey in hotkeys],
         root_stake=[stake.on_hotkey(sub, hotkey, ROOT_NETUID) for hotkey in hotkeys],
-        last_update=sub.get("LastUpdate", netuid),
+        last_update=mechanisms.last_update(sub, netuid, mecid),
         registered_at=[sub.get("BlockAtRegistration", netuid, uid) for uid in uids],
-        weights=[sub.get("Weights", netuid, uid) for uid in uids],
-        bonds=[sub.get("Bonds", netuid, uid) for uid in uids],
+        weights=[sub.get("Weights", index, uid) for uid in uids],
+        bonds=[sub.get("Bonds", index, uid) for uid in uids],
         validator_permit=sub.get("ValidatorPermit", netuid),
         current_block=block,
         tempo=sub.get("Tempo", netuid),
@@ -207,22 +213,28 @@ def _inputs(sub: Pallet, netuid: int, hotkeys: list[str], block: int, amount: in
     )
 
 
-def _store_result(sub: Pallet, netuid: int, result: yuma.EpochResult) -> None:
-    for item, column in {
-        "Active": result.active,
-        "Emission": result.emission,
-        "Consensus": result.consensus,
-        "Incentive": result.incentive,
-        "Dividends": result.dividends,
-        "ValidatorTrust": result.validator_trust,
-        "ValidatorPermit": result.validator_permit,
-    }.items():
-        sub.put(item, netuid, column.tolist())
+def _store_mechanism(ctx: Context, index: int, result: yuma.EpochResult) -> None:
+    sub = ctx.sub
+    sub.put("Incentive", index, result.incentive.tolist())
     for uid, row in enumerate(result.bonds):
         if row:
-            sub.put("Bonds", netuid, uid, [(int(target), int(bond)) for target, bond in row])
-        elif sub.get("Bonds", netuid, uid):
-            sub.remove("Bonds", netuid, uid)
+            sub.put("Bonds", index, uid, [(int(target), int(bond)) for target, bond in row])
+        elif sub.get("Bonds", index, uid):
+            sub.remove("Bonds", index, uid)
+    earned = {"netuid": index, "emissions": result.server_emission.tolist()}
+    ctx.emit("SubtensorModule", "IncentiveAlphaEmittedToMiners", earned)
+
+
+def _store_subnet(sub: Pallet, netuid: int, together: combining.Combined) -> None:
+    for item, column in {
+        "Active": together.active,
+        "Emission": together.emission,
+        "Consensus": together.consensus,
+        "Dividends": together.dividends,
+        "ValidatorTrust": together.validator_trust,
+        "ValidatorPermit": together.validator_permit,
+    }.items():
+        sub.put(item, netuid, column)
 
 
 def _pay(ctx: Context, netuid: int, hotkeys: list[str], payout: emission.Payout) -> None:
@@ -244,7 +256,6 @@ def _pay(ctx: Context, netuid: int, hotkeys: list[str], payout: emission.Payout)
         stake.burn_alpha(ctx, netuid, payout.withheld)
     if payout.unclaimed:
         stake.burn_alpha(ctx, netuid, payout.unclaimed)
-    ctx.emit("SubtensorModule", "IncentiveAlphaEmittedToMiners", {"netuid": netuid, "emissions": payout.miners})
 
 
 def _move_price(ctx: Context, netuid: int) -> None:

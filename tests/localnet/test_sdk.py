@@ -207,3 +207,47 @@ def test_many_submissions_of_one_wallet_at_once(localnet: Localnet) -> None:
         assert balances == [bt.Balance.from_tao(1)] * len(intents)
 
     run(localnet, talk)
+
+
+def test_two_mechanisms_of_one_subnet(localnet: Localnet) -> None:
+    async def talk(client: bt.Client) -> None:
+        owner, validator, miner = (dev(name) for name in ("mech-o", "mech-v", "mech-m"))
+        netuid = await subnet(localnet, client, owner)
+        await fund(localnet, client, validator, miner)
+        await register(client, netuid, validator, miner)
+        admin, hot = bt.calls.AdminUtils, validator.hotkey_ss58
+        async with bt.Client(localnet.endpoint) as fresh:
+            await succeed(fresh, bt.AddStake(netuid=netuid, amount_tao=20, hotkey_ss58=hot), validator)
+        fewer = admin.sudo_set_max_allowed_uids(netuid=netuid, max_allowed_uids=128)
+        assert (await client.submit_call(fewer, owner)).success
+        await succeed(client, bt.SetMechanismCount(netuid=netuid, mechanism_count=2), owner)
+        shares = admin.sudo_set_mechanism_emission_split(netuid=netuid, maybe_split=[16384, 49151])
+        assert (await client.submit_call(shares, owner)).success
+        assert await client.subnets.mechanism_count(netuid=netuid) == 2
+        assert await client.subnets.mechanism_emission_split(netuid=netuid) == [16384, 49151]
+
+        await client.wait_for_epoch(netuid)
+        await succeed(client, bt.SetWeights(netuid=netuid, weights={0: 1.0}), validator)
+        await succeed(client, bt.SetWeights(netuid=netuid, weights={2: 1.0}, mechid=1), validator)
+        third = bt.SetWeights(netuid=netuid, weights={2: 1.0}, mechid=2)
+        assert await refusal(client, third, validator) == "MechanismDoesNotExist"
+        assert await client.weights.weights(netuid=netuid) == {1: {0: 1.0}}
+        assert await client.weights.weights(netuid=netuid, mechid=1) == {1: {2: 1.0}}
+        await client.wait_for_epoch(netuid)
+        await client.wait_for_epoch(netuid)
+        assert set((await client.weights.bonds(netuid=netuid, mechid=1))[1]) == {2}
+        api = bt.runtime_api.SubnetInfoRuntimeApi
+        graphs = [await client.runtime(api.get_mechagraph, [netuid, mechid]) for mechid in (0, 1, 2)]
+        assert [graph and graph["netuid"] for graph in graphs] == [netuid, netuid + 4096, None]
+        assert [list(graph["incentives"]) for graph in graphs[:2]] == [[65535, 0, 0], [0, 0, 65535]]
+        # The column is weighted once more by the mechanism's share, as on the Subtensor.
+        emission = (await client.subnets.metagraph(netuid)).neuron(2).emission
+        assert emission.rao == pytest.approx(0.75 * 0.75 * 0.41 * 20e9, rel=1e-3)
+        hide = admin.sudo_set_commit_reveal_weights_enabled(netuid=netuid, enabled=True)
+        assert (await client.submit_call(hide, owner)).success
+        await succeed(client, bt.SetWeights(netuid=netuid, weights={2: 1.0}, mechid=1), validator)
+        assert await client.weights.timelocked_weight_commits(netuid=netuid) == {}
+        (listed,) = (await client.weights.timelocked_weight_commits(netuid=netuid, mechid=1)).values()
+        assert listed[0]["hotkey"] == hot
+
+    run(localnet, talk)

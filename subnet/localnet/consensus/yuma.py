@@ -1,7 +1,7 @@
 """Yuma consensus: from stake, weights and bonds to incentive, dividends, permits and emission of one epoch.
 
 A pure function of the subnet's state at one block, exact in the runtime's own fixed-point arithmetic.
-Rules and order follow `epoch_mechanism` of Subtensor's pallet (sparse path, one mechanism, liquid alpha off).
+Rules and order follow `epoch_mechanism` of Subtensor's pallet (sparse path, liquid alpha off).
 """
 
 from __future__ import annotations

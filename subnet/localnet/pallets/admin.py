@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from subnet.localnet.dispatch import BAD_ORIGIN, ROOT, Context, DispatchError, call
-from subnet.localnet.pallets import keys, subnets
+from subnet.localnet.pallets import keys, mechanisms, subnets
 from subnet.localnet.schedule import frozen
 
 Check = Callable[[Context, int, Any], None]
@@ -40,6 +40,7 @@ def _max_uids(ctx: Context, netuid: int, value: int) -> None:
     ctx.ensure(value >= ctx.sub.get("MinAllowedUids", netuid), "MaxAllowedUidsLessThanMinAllowedUids", "AdminUtils")
     ctx.ensure(value >= ctx.sub.get("SubnetworkN", netuid), "MaxAllowedUIdsLessThanCurrentUIds", "AdminUtils")
     ctx.ensure(value <= 256, "MaxAllowedUidsGreaterThanDefaultMaxAllowedUids", "AdminUtils")
+    mechanisms.ensure_room(ctx, value, ctx.sub.get("MechanismCountCurrent", netuid))
 
 
 def _min_uids(ctx: Context, netuid: int, value: int) -> None:
@@ -69,10 +70,6 @@ def _bonds(ctx: Context, netuid: int, value: int) -> None:
 def _reveal_period(ctx: Context, netuid: int, value: int) -> None:
     ctx.ensure(value >= 1, "RevealPeriodTooSmall")
     ctx.ensure(value <= 100, "RevealPeriodTooLarge")
-
-
-def _one_mechanism(ctx: Context, netuid: int, value: int) -> None:
-    ctx.ensure(value == 1, "InvalidValue")
 
 
 SETTINGS: dict[str, Setting] = {
@@ -123,7 +120,6 @@ SETTINGS: dict[str, Setting] = {
     "sudo_set_bonds_reset_enabled": Setting("BondsResetOn", "BondsResetEnabled", "BondsResetOnSet"),
     "sudo_set_owner_immune_neuron_limit": Setting("ImmuneOwnerUidsLimit", "ImmuneNeuronLimit", None, _within(1, 10)),
     "sudo_set_min_non_immune_uids": Setting("MinNonImmuneUids", None, "MinNonImmuneUidsSet"),
-    "sudo_set_mechanism_count": Setting("MechanismCountCurrent", "Unknown", None, _one_mechanism),
     "sudo_set_burn_half_life": Setting("BurnHalfLife", "BurnHalfLife", None, _within(1, 36_100)),
     "sudo_set_burn_increase_mult": Setting("BurnIncreaseMult", "Unknown"),
     "sudo_set_owner_cut_enabled": Setting("OwnerCutEnabled"),
@@ -209,6 +205,25 @@ def set_alpha_values(ctx: Context, netuid: int, alpha_low: int, alpha_high: int)
     ctx.ensure(alpha_high >= 26_214, "AlphaHighTooLow")
     ctx.ensure(1_638 <= alpha_low < alpha_high, "AlphaLowOutOfRange")
     ctx.sub.put("AlphaValues", netuid, (alpha_low, alpha_high))
+
+
+@call("AdminUtils", "sudo_set_mechanism_count")
+def set_mechanism_count(ctx: Context, netuid: int, mechanism_count: int) -> None:
+    authorize(ctx, netuid, "Unknown")
+    mechanisms.set_count(ctx, netuid, mechanism_count)
+
+
+@call("AdminUtils", "sudo_set_mechanism_emission_split")
+def set_mechanism_emission_split(ctx: Context, netuid: int, maybe_split: list[int] | None) -> None:
+    authorize(ctx, netuid, "Unknown")
+    mechanisms.set_split(ctx, netuid, maybe_split)
+
+
+@call("AdminUtils", "sudo_set_max_mechanism_count")
+def set_max_mechanism_count(ctx: Context, max_mechanism_count: int) -> None:
+    ctx.ensure_root()
+    ctx.ensure(0 < max_mechanism_count <= mechanisms.MAX_COUNT, "InvalidValue")
+    ctx.sub.put("MaxMechanismCount", max_mechanism_count)
 
 
 @call("AdminUtils", "sudo_set_sn_owner_hotkey")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from subnet.localnet.dispatch import Context, call
+from subnet.localnet.pallets import mechanisms
 
 MAX_FIELDS = 3
 MIN_SPACE = 100
@@ -71,8 +72,9 @@ def _reset_bonds(ctx: Context, netuid: int, who: str) -> None:
     if not ctx.sub.get("BondsResetOn", netuid):
         return
     uid = ctx.sub.get("Uids", netuid, who)
-    for validator, row in list(ctx.sub.items("Bonds", netuid)):
-        ctx.sub.put("Bonds", netuid, validator, [(target, 0 if target == uid else bond) for target, bond in row])
+    for index in mechanisms.indices(ctx.sub, netuid):
+        for validator, row in list(ctx.sub.items("Bonds", index)):
+            ctx.sub.put("Bonds", index, validator, [(target, 0 if target == uid else bond) for target, bond in row])
 
 
 @call("Commitments", "set_max_space")

@@ -12,19 +12,18 @@ from typing import Any
 from subnet.localnet.consensus import pool as market
 from subnet.localnet.dispatch import Context, call
 from subnet.localnet.ledger import Pallet
-from subnet.localnet.pallets import balances, keys, stake
+from subnet.localnet.pallets import balances, keys, mechanisms, stake
 
 ROOT_NETUID = 0
 COLUMNS: dict[str, Any] = {
     "Active": True,
     "Emission": 0,
     "Consensus": 0,
-    "Incentive": 0,
     "Dividends": 0,
     "ValidatorTrust": 0,
     "ValidatorPermit": False,
 }
-"""The per-uid vectors and what a new neuron has in them."""
+"""The per-uid vectors and what a new neuron has in them; Incentive and LastUpdate are each mechanism's own."""
 
 
 def uid_of(ctx: Context, netuid: int, hotkey: str) -> int:
@@ -50,7 +49,9 @@ def append(ctx: Context, netuid: int, hotkey: str) -> int:
     ctx.sub.put("SubnetworkN", netuid, uid + 1)
     for column, initial in COLUMNS.items():
         ctx.sub.put(column, netuid, [*ctx.sub.get(column, netuid), initial])
-    ctx.sub.put("LastUpdate", netuid, [*ctx.sub.get("LastUpdate", netuid), ctx.block])
+    for index in mechanisms.indices(ctx.sub, netuid):
+        _set(ctx, "Incentive", index, uid, 0)
+        set_last_update(ctx, index, uid)
     _seat(ctx, netuid, uid, hotkey)
     return uid
 
@@ -64,12 +65,14 @@ def replace(ctx: Context, netuid: int, uid: int, hotkey: str) -> None:
         ctx.sub.remove(item, netuid, old)
     for column, initial in COLUMNS.items():
         _set(ctx, column, netuid, uid, initial)
-    _set(ctx, "LastUpdate", netuid, uid, ctx.block)
-    ctx.sub.remove("Weights", netuid, uid)
-    ctx.sub.remove("Bonds", netuid, uid)
-    for other, row in list(ctx.sub.items("Weights", netuid)):
-        if any(target == uid for target, _ in row):
-            ctx.sub.put("Weights", netuid, other, [(target, 0 if target == uid else value) for target, value in row])
+    for index in mechanisms.indices(ctx.sub, netuid):
+        _set(ctx, "Incentive", index, uid, 0)
+        set_last_update(ctx, index, uid)
+        ctx.sub.remove("Weights", index, uid)
+        ctx.sub.remove("Bonds", index, uid)
+        for other, row in list(ctx.sub.items("Weights", index)):
+            if any(target == uid for target, _ in row):
+                ctx.sub.put("Weights", index, other, [(target, 0 if target == uid else value) for target, value in row])
     _seat(ctx, netuid, uid, hotkey)
 
 
@@ -82,12 +85,14 @@ def _seat(ctx: Context, netuid: int, uid: int, hotkey: str) -> None:
 
 def _set(ctx: Context, column: str, netuid: int, uid: int, value: Any) -> None:
     values = list(ctx.sub.get(column, netuid))
+    values += [0] * (uid + 1 - len(values))  # a mechanism opened later knows nobody
     values[uid] = value
     ctx.sub.put(column, netuid, values)
 
 
-def set_last_update(ctx: Context, netuid: int, uid: int) -> None:
-    _set(ctx, "LastUpdate", netuid, uid, ctx.block)
+def set_last_update(ctx: Context, index: int, uid: int) -> None:
+    """index: the mechanism's."""
+    _set(ctx, "LastUpdate", index, uid, ctx.block)
 
 
 def owned_uids(sub: Pallet, netuid: int) -> list[int]:

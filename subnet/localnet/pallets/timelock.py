@@ -17,7 +17,7 @@ from bittensor_core import ss58_decode
 from subnet.localnet.dispatch import Context, DispatchError, call
 from subnet.localnet.ledger import Ledger
 from subnet.localnet.metadata import scale
-from subnet.localnet.pallets import neurons, weights
+from subnet.localnet.pallets import mechanisms, neurons, weights
 
 MAX_COMMITS = 10
 """Of one hotkey in one epoch."""
@@ -72,40 +72,41 @@ def commit_timelocked_weights(
 def commit_timelocked_mechanism_weights(
     ctx: Context, netuid: int, mecid: int, commit: Any, reveal_round: int, commit_reveal_version: int
 ) -> None:
-    weights.ensure_mechanism(ctx, netuid, mecid)
+    index = mechanisms.ensure(ctx, netuid, mecid)
     hotkey = ctx.signed()
     ctx.ensure(ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealDisabled")
     version = ctx.sub.get("CommitRevealWeightsVersion")
     ctx.ensure(commit_reveal_version == version, "IncorrectCommitRevealVersion")
     uid = neurons.uid_of(ctx, netuid, hotkey)
-    ctx.ensure(weights.passes_rate_limit(ctx, netuid, uid), "CommittingWeightsTooFast")
+    ctx.ensure(weights.passes_rate_limit(ctx, netuid, mecid, uid), "CommittingWeightsTooFast")
     ciphertext = _bytes(commit)
     if len(ciphertext) > MAX_COMMIT_BYTES:
         raise DispatchError("Corruption")
     epoch = weights.current_epoch(ctx, netuid)
-    commits: list[Commit] = ctx.sub.get("TimelockedWeightCommits", netuid, epoch)
+    commits: list[Commit] = ctx.sub.get("TimelockedWeightCommits", index, epoch)
     ctx.ensure(sum(item[0] == hotkey for item in commits) < MAX_COMMITS, "TooManyUnrevealedCommits")
     mine = (hotkey, ctx.block, ciphertext, reveal_round)
-    ctx.sub.put("TimelockedWeightCommits", netuid, epoch, [*commits, mine])
-    neurons.set_last_update(ctx, netuid, uid)
+    ctx.sub.put("TimelockedWeightCommits", index, epoch, [*commits, mine])
+    neurons.set_last_update(ctx, index, uid)
     digest = "0x" + blake2b(ciphertext, digest_size=32).hexdigest()
-    ctx.emit("SubtensorModule", "TimelockedWeightsCommitted", [hotkey, netuid, digest, reveal_round])
+    ctx.emit("SubtensorModule", "TimelockedWeightsCommitted", [hotkey, index, digest, reveal_round])
 
 
 def reveal(ctx: Context, netuid: int) -> None:
     """Sets the weights committed a reveal period ago whose rounds were heard; drops what is older or cannot be set."""
     due = weights.current_epoch(ctx, netuid) - ctx.sub.get("RevealPeriodEpochs", netuid)
-    for epoch, commits in list(ctx.sub.items("TimelockedWeightCommits", netuid)):
-        if epoch > due:
-            continue
-        waiting = [item for item in commits if not _settled(ctx, netuid, item)] if epoch == due else []
-        if not waiting:
-            ctx.sub.remove("TimelockedWeightCommits", netuid, epoch)
-        elif len(waiting) < len(commits):
-            ctx.sub.put("TimelockedWeightCommits", netuid, epoch, waiting)
+    for mecid, index in enumerate(mechanisms.indices(ctx.sub, netuid)):
+        for epoch, commits in list(ctx.sub.items("TimelockedWeightCommits", index)):
+            if epoch > due:
+                continue
+            waiting = [item for item in commits if not _settled(ctx, netuid, mecid, item)] if epoch == due else []
+            if not waiting:
+                ctx.sub.remove("TimelockedWeightCommits", index, epoch)
+            elif len(waiting) < len(commits):
+                ctx.sub.put("TimelockedWeightCommits", index, epoch, waiting)
 
 
-def _settled(ctx: Context, netuid: int, commit: Commit) -> bool:
+def _settled(ctx: Context, netuid: int, mecid: int, commit: Commit) -> bool:
     hotkey, _, ciphertext, round_ = commit
     pulse = ctx.ledger.get("Drand", "Pulses", round_)
     if pulse is None:
@@ -117,8 +118,9 @@ def _settled(ctx: Context, netuid: int, commit: Commit) -> bool:
     announced = len(ctx.events)
     try:
         with ctx.state.transaction():
-            weights.store_weights(ctx.nested(hotkey), netuid, 0, *opened[1:])
-            ctx.emit("SubtensorModule", "TimelockedWeightsRevealed", [netuid, hotkey])
+            weights.store_weights(ctx.nested(hotkey), netuid, mecid, *opened[1:])
+            revealed = [mechanisms.index(netuid, mecid), hotkey]
+            ctx.emit("SubtensorModule", "TimelockedWeightsRevealed", revealed)
     except DispatchError:
         del ctx.events[announced:]
     return True

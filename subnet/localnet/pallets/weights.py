@@ -1,7 +1,7 @@
 """Weights: what validators say of miners, and the checks before it is believed.
 
-One mechanism per subnet. Commit-reveal by hash is here, by timelock in timelock.py. Checks and their order are the
-Subtensor's `set_weights`.
+Of each of a subnet's mechanisms (mechanisms.py). Commit-reveal by hash is here, by timelock in timelock.py. Checks and
+their order are the Subtensor's `set_weights`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from bittensor_core import ss58_decode
 
 from subnet.localnet.dispatch import Context, DispatchError, call
 from subnet.localnet.metadata import scale
-from subnet.localnet.pallets import neurons, stake
+from subnet.localnet.pallets import mechanisms, neurons, stake
 from subnet.localnet.schedule import should_run
 
 U16_MAX = 0xFFFF
 MAX_COMMITS = 10
 
 
-def passes_rate_limit(ctx: Context, netuid: int, uid: int) -> bool:
+def passes_rate_limit(ctx: Context, netuid: int, mecid: int, uid: int) -> bool:
     """Registration counts as setting weights: its block is the first LastUpdate."""
-    last = ctx.sub.get("LastUpdate", netuid)[uid]
+    last = mechanisms.last_update(ctx.sub, netuid, mecid)[uid]
     return not last or ctx.block - last >= ctx.sub.get("WeightsSetRateLimit", netuid)
 
 
@@ -31,24 +31,20 @@ def stake_weight(ctx: Context, netuid: int, hotkey: str) -> int:
     return stake.on_hotkey(ctx.sub, hotkey, netuid) + root
 
 
-def ensure_mechanism(ctx: Context, netuid: int, mecid: int) -> None:
-    ctx.ensure(ctx.sub.get("NetworksAdded", netuid) and mecid == 0, "MechanismDoesNotExist")
-
-
 def store_weights(ctx: Context, netuid: int, mecid: int, uids: list[int], values: list[int], version_key: int) -> None:
     hotkey = ctx.signed()
     sub = ctx.sub
     ctx.ensure(stake_weight(ctx, netuid, hotkey) >= sub.get("StakeThreshold"), "NotEnoughStakeToSetWeights")
     ctx.ensure(netuid != stake.ROOT_NETUID, "CanNotSetRootNetworkWeights")
     ctx.ensure(len(uids) == len(values), "WeightVecNotEqualSize")
-    ensure_mechanism(ctx, netuid, mecid)
+    index = mechanisms.ensure(ctx, netuid, mecid)
     count = sub.get("SubnetworkN", netuid)
     ctx.ensure(len(uids) <= count, "UidsLengthExceedUidsInSubNet")
     uid = neurons.uid_of(ctx, netuid, hotkey)
     wanted = sub.get("WeightsVersionKey", netuid)
     ctx.ensure(not wanted or version_key >= wanted, "IncorrectWeightVersionKey")
     revealing = sub.get("CommitRevealWeightsEnabled", netuid)
-    ctx.ensure(revealing or passes_rate_limit(ctx, netuid, uid), "SettingWeightsTooFast")
+    ctx.ensure(revealing or passes_rate_limit(ctx, netuid, mecid, uid), "SettingWeightsTooFast")
     own = uids == [uid]
     permitted = own or uid == neurons.owner_uid(sub, netuid) or sub.get("ValidatorPermit", netuid)[uid]
     ctx.ensure(permitted, "NeuronNoValidatorPermit")
@@ -58,10 +54,10 @@ def store_weights(ctx: Context, netuid: int, mecid: int, uids: list[int], values
     scaled = upscale(values)
     limit = sub.get("MaxWeightsLimit", netuid)
     ctx.ensure(own or limit == U16_MAX or within_limit(scaled, limit), "MaxWeightExceeded")
-    sub.put("Weights", netuid, uid, list(zip(uids, scaled, strict=True)))
+    sub.put("Weights", index, uid, list(zip(uids, scaled, strict=True)))
     if not revealing:
-        neurons.set_last_update(ctx, netuid, uid)
-    ctx.emit("SubtensorModule", "WeightsSet", [netuid, uid])
+        neurons.set_last_update(ctx, index, uid)
+    ctx.emit("SubtensorModule", "WeightsSet", [index, uid])
 
 
 def upscale(values: list[int]) -> list[int]:
@@ -85,7 +81,7 @@ def set_weights(ctx: Context, netuid: int, dests: list[int], weights: list[int],
 def set_mechanism_weights(
     ctx: Context, netuid: int, mecid: int, dests: list[int], weights: list[int], version_key: int
 ) -> None:
-    ensure_mechanism(ctx, netuid, mecid)
+    mechanisms.ensure(ctx, netuid, mecid)
     ctx.ensure(not ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealEnabled")
     store_weights(ctx, netuid, mecid, dests, weights, version_key)
 
@@ -115,36 +111,49 @@ def current_epoch(ctx: Context, netuid: int) -> int:
     return ctx.sub.get("SubnetEpochIndex", netuid) + should_run(ctx.sub, netuid, ctx.block)
 
 
-def hash_weights(who: str, netuid: int, uids: list[int], values: list[int], salt: list[int], version_key: int) -> str:
-    """blake2b-256 of the SCALE tuple (account, netuid, uids, values, salt, version key), as 0x-hex."""
+def hash_weights(who: str, index: int, uids: list[int], values: list[int], salt: list[int], version_key: int) -> str:
+    """blake2b-256 of the SCALE tuple (account, mechanism's index, uids, values, salt, version key), as 0x-hex."""
     lists = b"".join(scale.vec(items, lambda item: scale.integer(item, 16)) for items in (uids, values, salt))
-    data = ss58_decode(who) + scale.integer(netuid, 16) + lists + scale.integer(version_key, 64)
+    data = ss58_decode(who) + scale.integer(index, 16) + lists + scale.integer(version_key, 64)
     return "0x" + blake2b(data, digest_size=32).hexdigest()
 
 
 @call("SubtensorModule", "commit_weights", free=True)
 def commit_weights(ctx: Context, netuid: int, commit_hash: str) -> None:
+    commit_mechanism_weights(ctx, netuid, 0, commit_hash)
+
+
+@call("SubtensorModule", "commit_mechanism_weights", free=True)
+def commit_mechanism_weights(ctx: Context, netuid: int, mecid: int, commit_hash: str) -> None:
+    index = mechanisms.ensure(ctx, netuid, mecid)
     hotkey = ctx.signed()
-    ensure_mechanism(ctx, netuid, 0)
     ctx.ensure(ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealDisabled")
     uid = neurons.uid_of(ctx, netuid, hotkey)
-    ctx.ensure(passes_rate_limit(ctx, netuid, uid), "CommittingWeightsTooFast")
+    ctx.ensure(passes_rate_limit(ctx, netuid, mecid, uid), "CommittingWeightsTooFast")
     epoch, period = current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
-    commits = [item for item in ctx.sub.get("WeightCommits", netuid, hotkey) or [] if epoch <= item[1] + period]
+    commits = [item for item in ctx.sub.get("WeightCommits", index, hotkey) or [] if epoch <= item[1] + period]
     ctx.ensure(len(commits) < MAX_COMMITS, "TooManyUnrevealedCommits")
-    ctx.sub.put("WeightCommits", netuid, hotkey, [*commits, (commit_hash, epoch, ctx.block, 0)])
-    neurons.set_last_update(ctx, netuid, uid)
-    ctx.emit("SubtensorModule", "WeightsCommitted", [hotkey, netuid, commit_hash])
+    ctx.sub.put("WeightCommits", index, hotkey, [*commits, (commit_hash, epoch, ctx.block, 0)])
+    neurons.set_last_update(ctx, index, uid)
+    ctx.emit("SubtensorModule", "WeightsCommitted", [hotkey, index, commit_hash])
 
 
 @call("SubtensorModule", "reveal_weights", free=True)
 def reveal_weights(
     ctx: Context, netuid: int, uids: list[int], values: list[int], salt: list[int], version_key: int
 ) -> None:
+    reveal_mechanism_weights(ctx, netuid, 0, uids, values, salt, version_key)
+
+
+@call("SubtensorModule", "reveal_mechanism_weights", free=True)
+def reveal_mechanism_weights(
+    ctx: Context, netuid: int, mecid: int, uids: list[int], values: list[int], salt: list[int], version_key: int
+) -> None:
+    index = mechanisms.ensure(ctx, netuid, mecid)
     hotkey = ctx.signed()
     ctx.ensure(ctx.sub.get("CommitRevealWeightsEnabled", netuid), "CommitRevealDisabled")
-    commits = ctx.sub.get("WeightCommits", netuid, hotkey) or []
-    revealed = hash_weights(hotkey, netuid, uids, values, salt, version_key)
+    commits = ctx.sub.get("WeightCommits", index, hotkey) or []
+    revealed = hash_weights(hotkey, index, uids, values, salt, version_key)
     epoch, period = current_epoch(ctx, netuid), ctx.sub.get("RevealPeriodEpochs", netuid)
     place = next((index for index, item in enumerate(commits) if item[0] == revealed), None)
     ctx.ensure(commits, "NoWeightsCommitFound")
@@ -155,8 +164,8 @@ def reveal_weights(
     ctx.ensure(epoch == due, "RevealTooEarly")
     left = commits[place + 1 :]
     if left:
-        ctx.sub.put("WeightCommits", netuid, hotkey, left)
+        ctx.sub.put("WeightCommits", index, hotkey, left)
     else:
-        ctx.sub.remove("WeightCommits", netuid, hotkey)
-    store_weights(ctx, netuid, 0, uids, values, version_key)
-    ctx.emit("SubtensorModule", "WeightsRevealed", [hotkey, netuid, revealed])
+        ctx.sub.remove("WeightCommits", index, hotkey)
+    store_weights(ctx, netuid, mecid, uids, values, version_key)
+    ctx.emit("SubtensorModule", "WeightsRevealed", [hotkey, index, revealed])

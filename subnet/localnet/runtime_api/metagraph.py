@@ -11,7 +11,7 @@ from typing import Any
 from subnet.localnet.ledger import Pallet
 from subnet.localnet.metadata.api_types import METAGRAPH_FIELDS, SELECTIVE_EXTRA_FIELDS
 from subnet.localnet.metadata.pallet import split_commas
-from subnet.localnet.pallets import neurons, stake, subnets
+from subnet.localnet.pallets import mechanisms, neurons, stake, subnets
 from subnet.localnet.runtime_api import Call, api
 from subnet.localnet.runtime_api.subnets import clock_fields, hyperparameter_fields, name, pool_fields
 
@@ -97,12 +97,23 @@ def all_metagraphs(call: Call) -> list[Any]:
 
 @api("SubnetInfoRuntimeApi_get_mechagraph")
 def mechagraph(call: Call, netuid: int, mecid: int) -> dict[str, Any] | None:
-    return metagraph(call, netuid) if mecid == 0 else None
+    """The subnet's metagraph with the mechanism's own columns, and its index for a netuid."""
+    if not mechanisms.exists(call.sub, netuid, mecid):
+        return None
+    whole = metagraph(call, netuid)
+    return whole and {**whole, "netuid": mechanisms.index(netuid, mecid), **_own(call, netuid, mecid)}
+
+
+def _own(call: Call, netuid: int, mecid: int) -> dict[str, list[int]]:
+    incentives = call.sub.get("Incentive", mechanisms.index(netuid, mecid))
+    return {"last_update": mechanisms.last_update(call.sub, netuid, mecid), "incentives": incentives}
 
 
 @api("SubnetInfoRuntimeApi_get_all_mechagraphs")
 def all_mechagraphs(call: Call) -> list[Any]:
-    return all_metagraphs(call)
+    sub = call.sub
+    counts = {netuid: sub.get("MechanismCountCurrent", netuid) for netuid in subnets.netuids(sub)}
+    return [mechagraph(call, netuid, mecid) for netuid, count in counts.items() for mecid in range(count)]
 
 
 SELECTABLE = [
@@ -135,7 +146,10 @@ def _plain(registration: dict[str, Any]) -> bytes:
 
 @api("SubnetInfoRuntimeApi_get_selective_mechagraph")
 def selective_mechagraph(call: Call, netuid: int, mecid: int, indexes: list[int]) -> dict[str, Any] | None:
-    return selective_metagraph(call, netuid, indexes) if mecid == 0 else None
+    if not mechanisms.exists(call.sub, netuid, mecid):
+        return None
+    chosen, own = selective_metagraph(call, netuid, indexes), _own(call, netuid, mecid)
+    return chosen and {**chosen, **{column: own[column] for column in own if chosen[column] is not None}}
 
 
 @api("SubnetInfoRuntimeApi_get_subnet_state")
