@@ -27,9 +27,12 @@ setup(
         "base58>=2.1,<3",
         "bittensor>=11.3,<12",
         "bittensor-core>=0.1.5,<0.2",
+        "aiohttp>=3.9,<4",
         "async-timeout>=4; python_version < '3.11'",
         "cryptography>=42",
+        "fsspec[http]>=2024.6",
         "hivemind>=1.1.12,<1.2",
+        "httpx",
         "huggingface_hub>=1.31",
         "matplotlib>=3.9,<4",
         "msgpack>=1.0,<2",
@@ -48,5 +51,8 @@ setup(
         "wandb>=0.19",
         "websockets>=14.1,<17",
     ],
-    extras_require={"dev": ["hypothesis>=6.100", "mypy>=1.14", "pytest>=8", "pyyaml>=6", "ruff>=0.9"]},
+    extras_require={
+        "data": ["pyarrow>=17"],  # parquet for sn38 tokenize
+        "dev": ["hypothesis>=6.100", "mypy>=1.14", "pyarrow>=17", "pytest>=8", "pyyaml>=6", "ruff>=0.9"],
+    },
 )

@@ -38,3 +38,12 @@ def size(num_bytes: float) -> str:
             break
         num_bytes /= 1000
     return f"{num_bytes:.0f} {unit}" if unit == "B" or num_bytes >= 99.95 else f"{num_bytes:.1f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """Time for people: 3,725 is "1 h 2 min", 75 is "1 min 15 s"."""
+    whole = round(seconds)
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -17,9 +17,7 @@ MINER = "miner"
 VALIDATOR = "validator"
 
 
-async def preflight(
-    chain: Chain, netuid: int, hotkey: str, role: str, wallet: str = "-w <wallet> -H <hotkey>"
-) -> None:
+async def preflight(chain: Chain, netuid: int, hotkey: str, role: str, wallet: str = "-w <wallet> -H <hotkey>") -> None:
     """Check that the subnet runs and that `hotkey` (ss58) may act in it as `role`, miner or validator.
 
     wallet: btcli's flags for the hotkey's wallet (`ChainFlags.btcli_wallet`), for the commands in messages.

@@ -12,6 +12,7 @@ COMMANDS = {
     "localnet": ("subnet.localnet.__main__", "the embedded development chain"),
     "miner": ("subnet.cli.miner", "train and be paid for it"),
     "validator": ("subnet.cli.validator", "score contributions and set weights"),
+    "tokenize": ("subnet.cli.tokenize", "text into the token shards that a run trains on"),
     "attack": ("subnet.cli.attack", "attacks on a swarm: what they take, how soon they are found, what they break"),
     "emissions": ("subnet.chain.emissions", "what each hotkey of a subnet earned"),
 }

@@ -13,6 +13,7 @@ import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from subnet.errors import UserError
 
@@ -77,13 +78,14 @@ class Corpus:
         for name in self.files:
             path = self.root / name
             try:
-                for document in _json_lines(path) if path.suffix == ".jsonl" else _pieces(path):
-                    document = document.replace(b"\r\n", b"\n")
-                    if left is not None:
-                        document = document[:left]
-                        left -= len(document)
-                    if document:
-                        yield document
+                with path.open("rb") as stream:
+                    for document in json_lines(stream, str(path)) if path.suffix == ".jsonl" else pieces(stream):
+                        document = document.replace(b"\r\n", b"\n")
+                        if left is not None:
+                            document = document[:left]
+                            left -= len(document)
+                        if document:
+                            yield document
             except OSError as e:
                 raise UserError(f"cannot read {path}: {e.strerror}") from e
             if left == 0:
@@ -114,6 +116,33 @@ def folder_corpus(path: Path) -> Corpus:
     return Corpus(f"the text in {path}", root, files, None)
 
 
+def pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """A text file whole, or cut at line ends into documents of about `DOCUMENT_BYTES`. Raises OSError."""
+    while piece := stream.read(DOCUMENT_BYTES):
+        if len(piece) == DOCUMENT_BYTES:
+            piece += stream.readline(DOCUMENT_BYTES)
+        yield piece
+
+
+def json_lines(stream: BinaryIO, title: str, column: str = "text", limit: int = DOCUMENT_BYTES) -> Iterator[bytes]:
+    """The text of each line, empty for an empty line or null; `limit` is of a line's bytes.
+
+    Raises UserError, which calls the file `title`, for a line that is too long or has no text; OSError.
+    """
+    number = 0
+    while line := stream.readline(limit + 1):
+        number += 1
+        if len(line) > limit:
+            raise UserError(f"{title}:{number}: a line is longer than {limit} bytes")
+        try:
+            text = json.loads(line)[column] if line.strip() else ""
+        except (ValueError, RecursionError, KeyError, TypeError, IndexError) as e:
+            raise UserError(f'{title}:{number}: not a JSON object with a "{column}"') from e
+        if not isinstance(text, str | None):
+            raise UserError(f'{title}:{number}: "{column}" is not a string')
+        yield (text or "").encode("utf-8", "surrogatepass")
+
+
 def _walk(root: Path, suffixes: frozenset[str], skip_stdlib: bool) -> Iterator[str]:
     for folder, subfolders, names in os.walk(root, onerror=_unreadable):
         if skip_stdlib:
@@ -132,27 +161,3 @@ def _unreadable(error: OSError) -> None:
 
 def _machine_specific(name: str) -> bool:
     return name in _STDLIB_SKIPPED or name.startswith(_STDLIB_SKIPPED_PREFIXES)
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
-        while piece := stream.read(DOCUMENT_BYTES):
-            if len(piece) == DOCUMENT_BYTES:
-                piece += stream.readline(DOCUMENT_BYTES)
-            yield piece
-
-
-def _json_lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
-        number = 0
-        while line := stream.readline(DOCUMENT_BYTES + 1):
-            number += 1
-            if len(line) > DOCUMENT_BYTES:
-                raise UserError(f"{path}:{number}: a line is longer than {DOCUMENT_BYTES} bytes")
-            try:
-                text = json.loads(line)["text"] if line.strip() else ""
-            except (ValueError, RecursionError, KeyError, TypeError, IndexError) as e:
-                raise UserError(f'{path}:{number}: not a JSON object with a "text"') from e
-            if not isinstance(text, str):
-                raise UserError(f'{path}:{number}: "text" is not a string')
-            yield text.encode("utf-8", "surrogatepass")

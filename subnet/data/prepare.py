@@ -10,26 +10,22 @@ import contextlib
 import errno
 import fcntl
 import hashlib
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
 from subnet.config import DataConfig
 from subnet.data.corpus import Corpus, folder_corpus, stdlib_corpus
-from subnet.data.shards import DTYPES, MANIFEST, Manifest, ShardFile, Shards
+from subnet.data.shards import DTYPES, MANIFEST, Manifest, Shards
 from subnet.data.tokens import ByteTokenizer, JsonTokenizer, load_tokenizer
+from subnet.data.writer import ShardWriter, write_whole
 from subnet.errors import UserError
 
 Progress = Callable[[int, int], None]
 """Called now and then with (bytes read, bytes in all)."""
 
-SHARD_TOKENS = 2**27
-"""Tokens per shard file; the last one has fewer."""
 MIN_SAMPLES = 1024
 """Fewer samples are no corpus: every one of 256 uids needs its share, and so does the held-out split."""
 LOCK_DEADLINE_S = 900.0
@@ -72,59 +68,18 @@ def build_shards(
     Each document is framed by the tokenizer's begin (if any) and end tokens. Raises OSError from the disk.
     """
     dtype = "uint16" if tokenizer.vocab_size <= 2**16 else "uint32"
-    writer = _Writer(folder, DTYPES[dtype])
-    begin = [] if tokenizer.bos is None else [tokenizer.bos]
     total, done = corpus.num_bytes, 0
-    with contextlib.closing(writer):
+    with ShardWriter(folder, DTYPES[dtype]) as writer:
         for document in corpus.documents():
-            writer.write(np.concatenate([begin, tokenizer.encode(document), [tokenizer.eos]]))
+            writer.write(tokenizer.frame([document]))
             done += len(document)
             if progress is not None:
                 progress(done, total)
-    if not done:
-        raise UserError(f"there is nothing but empty files in {corpus.title}")
-    manifest = Manifest(tokenizer.identity, tokenizer.vocab_size, dtype, tuple(writer.shards))
-    with (folder / MANIFEST).open("wb") as stream:
-        stream.write(manifest.to_bytes())
-        stream.flush()
-        os.fsync(stream.fileno())
+        if not done:
+            raise UserError(f"there is nothing but empty files in {corpus.title}")
+        manifest = Manifest(tokenizer.identity, tokenizer.vocab_size, dtype, writer.finish())
+    write_whole(folder / MANIFEST, manifest.to_bytes())
     return manifest
-
-
-class _Writer:
-    """Cuts a stream of tokens into files of `SHARD_TOKENS`, hashing on the way."""
-
-    def __init__(self, folder: Path, dtype: np.dtype) -> None:
-        self.shards: list[ShardFile] = []
-        self._folder, self._dtype = folder, dtype
-        self._open()
-
-    def _open(self) -> None:
-        self._name = f"tokens-{len(self.shards):05d}.bin"
-        self._stream = (self._folder / self._name).open("wb", buffering=2**20)
-        self._digest = hashlib.blake2b(digest_size=32)
-        self._tokens = 0
-
-    def write(self, tokens: np.ndarray) -> None:
-        while len(tokens):
-            if self._tokens == SHARD_TOKENS:
-                self._finish()
-                self._open()
-            head, tokens = tokens[: SHARD_TOKENS - self._tokens], tokens[SHARD_TOKENS - self._tokens :]
-            raw = head.astype(self._dtype).tobytes()
-            self._stream.write(raw)
-            self._digest.update(raw)
-            self._tokens += len(head)
-
-    def _finish(self) -> None:
-        with self._stream:  # closed also when the disk is full
-            self._stream.flush()
-            os.fsync(self._stream.fileno())
-        self.shards.append(ShardFile(self._name, self._tokens, self._digest.hexdigest()))
-
-    def close(self) -> None:
-        if not self._stream.closed:
-            self._finish()
 
 
 def _cached(

@@ -118,7 +118,7 @@ class Shards:
         self.manifest_hash = self.manifest.hash()
         self._dtype = DTYPES[self.manifest.dtype]
         for shard in self.manifest.shards:
-            _check_size(folder / shard.file, shard.tokens * self._dtype.itemsize)
+            check_size(folder / shard.file, shard.tokens * self._dtype.itemsize)
         self._starts = np.cumsum([0] + [s.tokens // seq_len for s in self.manifest.shards])
         self._period = max(2, round(1 / held_out))
         self._maps: dict[int, np.ndarray] = {}
@@ -186,6 +186,16 @@ def hash_file(path: Path) -> str:
     return digest.hexdigest()
 
 
+def check_size(path: Path, size: int) -> None:
+    """Raises UserError unless the shard `path` has `size` bytes."""
+    try:
+        actual = path.stat().st_size
+    except OSError as e:
+        raise UserError(f"the token shard {path} cannot be read: {e.strerror}") from e
+    if actual != size:
+        raise UserError(f"the token shard {path} has {actual} bytes instead of {size}; fetch or build it again")
+
+
 def _checked(ids: np.ndarray, size: int) -> np.ndarray:
     ids = np.asarray(ids, dtype=np.int64)
     if ids.ndim != 1 or (ids.size and (ids.min() < 0 or ids.max() >= size)):
@@ -206,12 +216,3 @@ def _read_manifest(folder: Path) -> Manifest:
         return Manifest.from_bytes(raw)
     except ValueError as e:
         raise UserError(f"{path} is not a manifest of token shards: {e}") from e
-
-
-def _check_size(path: Path, size: int) -> None:
-    try:
-        actual = path.stat().st_size
-    except OSError as e:
-        raise UserError(f"the token shard {path} cannot be read: {e.strerror}") from e
-    if actual != size:
-        raise UserError(f"the token shard {path} has {actual} bytes instead of {size}; fetch or build it again")

@@ -7,6 +7,7 @@ or binary is representable, followed by a begin and an end mark.
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +41,11 @@ class ByteTokenizer:
         raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
         return np.frombuffer(raw, dtype=np.uint8).astype(np.uint16)
 
+    def frame(self, texts: Sequence[bytes]) -> np.ndarray:
+        """The ids of many documents in a row, each between its begin and end marks; uint16."""
+        begin, end = np.array([BYTE_BOS], np.uint16), np.array([BYTE_EOS], np.uint16)
+        return np.concatenate([piece for text in texts for piece in (begin, self.encode(text), end)])
+
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids below 256; bytes that are not UTF-8 become U+FFFD."""
         return bytes(i for i in map(int, ids) if i < 256).decode("utf-8", "replace")
@@ -65,6 +71,9 @@ class JsonTokenizer:
         try:
             raw = path.read_bytes()
             self._raw = Tokenizer.from_buffer(raw)
+            # the file may ask for either, for models of one fixed length; of a corpus nothing may be cut off
+            self._raw.no_truncation()
+            self._raw.no_padding()
         except OSError as e:
             raise UserError(f"cannot read the tokenizer {path}: {e.strerror}") from e
         except Exception as e:  # the library raises bare Exception for a malformed file
@@ -87,6 +96,18 @@ class JsonTokenizer:
             text = text.decode("utf-8", "replace")
         ids = self._raw.encode(text, add_special_tokens=False).ids
         return np.array(ids, dtype=np.uint16 if self.vocab_size <= 2**16 else np.uint32)
+
+    def frame(self, texts: Sequence[bytes]) -> np.ndarray:
+        """The ids of many documents in a row, each between its begin (if any) and end marks; as `encode` gives them."""
+        begin = [] if self.bos is None else [self.bos]
+        ids = array("H" if self.vocab_size <= 2**16 else "I")
+        for found in self._raw.encode_batch_fast(
+            [t.decode("utf-8", "replace") for t in texts], add_special_tokens=False
+        ):
+            ids.extend(begin)
+            ids.extend(found.ids)
+            ids.append(self.eos)
+        return np.frombuffer(ids, dtype=np.dtype(ids.typecode))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of the ids; special tokens are left out."""

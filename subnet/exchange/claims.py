@@ -39,9 +39,7 @@ async def claims_of(swarm: Swarm, round_index: int, drop: Callable[[str, Excepti
     return claims
 
 
-async def publish_claim(
-    swarm: Swarm, round_index: int, state: OuterState, updates: Sequence[bytes] = ()
-) -> None:
+async def publish_claim(swarm: Swarm, round_index: int, state: OuterState, updates: Sequence[bytes] = ()) -> None:
     """Sign and publish which state this peer holds after a round, and which updates that led to it are kept here."""
     await swarm.publish("digest", round_index, claim_body(state.step, state.root(), updates))
 

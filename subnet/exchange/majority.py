@@ -197,4 +197,3 @@ class Undelivered:
     def _ignored(self, digest: bytes, holders: set[str], round_index: int) -> bool:
         failed, until = self._states.get(digest, (frozenset(), -1))
         return round_index <= until and holders <= failed
-

@@ -68,4 +68,3 @@ class Unfinished:
         if steps.shape != (state.num_leaves,) or steps.dtype != torch.int64:
             return None
         return cls(state, steps)
-

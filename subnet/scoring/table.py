@@ -179,7 +179,8 @@ def _fold(row: Row, seen: Observation | None, evidence: float | None, round_inde
     return replace(
         row,
         evidence=row.evidence if evidence is None else row.evidence.add(evidence, decay),
-        participation=row.participation if seen.participation is None
+        participation=row.participation
+        if seen.participation is None
         else row.participation.add(seen.participation, decay),
         digest=row.digest.add(float(seen.digest_ok), decay),
         last_round=round_index,

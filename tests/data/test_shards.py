@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from subnet.data import prepare as building
 from subnet.data import shards as reading
+from subnet.data import writer as writing
 from subnet.data.corpus import Corpus
 from subnet.data.prepare import build_shards
 from subnet.data.shards import Manifest, ShardFile, Shards
@@ -29,7 +29,7 @@ def build(folder: Path, shard_tokens: int | None = None) -> Path:
         (source / name).write_bytes(raw)
     with pytest.MonkeyPatch.context() as patch:
         if shard_tokens:
-            patch.setattr(building, "SHARD_TOKENS", shard_tokens)
+            patch.setattr(writing, "SHARD_TOKENS", shard_tokens)
         build_shards(Corpus("t", source, tuple(sorted(TEXTS)), None), ByteTokenizer(), target)
     return target
 

@@ -324,6 +324,7 @@ def test_signed_extensions_are_those_the_sdk_can_fill(codec: RuntimeCodec) -> No
 
 # -- runtime APIs --------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("api", APIS)
 def test_api_results_read_back_through_the_sdk(api: str) -> None:
     codec = RuntimeCodec(metadata.metadata_v15(), spec_version=1, transaction_version=1)

@@ -62,9 +62,7 @@ class Swarm:
     def train(self, uid: int, steps: int, data_of: int | None = None) -> torch.Tensor:
         """The pseudo-gradient of `steps` inner steps on the samples of `uid`, or of another, as its owner sends it."""
         train = self.run.train
-        trainer = self.trainers.setdefault(
-            uid, InnerTrainer(build_model(self.run.model), self.run.train, self.layout)
-        )
+        trainer = self.trainers.setdefault(uid, InnerTrainer(build_model(self.run.model), self.run.train, self.layout))
         count = train.inner_steps * train.batch_size
         whose = uid if data_of is None else data_of
         ids = sample_ids(self.run.seed, self.shards.num_train, self.round, whose, MAX_UIDS, count)
@@ -78,9 +76,7 @@ class Swarm:
         leaves = encode_tree(self.scheme.codec, self.layout, delta)
         return decode_part(self.scheme.codec, self.layout, leaves, 0, self.layout.num_leaves)
 
-    def case(
-        self, deltas: Mapping[str, torch.Tensor], steps: Mapping[str, int] | None = None, **changes: Any
-    ) -> Case:
+    def case(self, deltas: Mapping[str, torch.Tensor], steps: Mapping[str, int] | None = None, **changes: Any) -> Case:
         """The round in which these were sent; uids in the order given. Everybody is averaged, and reduces its part."""
         steps = dict.fromkeys(deltas, self.run.train.inner_steps) | dict(steps or {})
         roster = Roster(self.round, "", b"r" * 32, b"s" * 32, tuple(

@@ -130,9 +130,7 @@ def _swap(
     return paid, fee, received, offer - fee - paid
 
 
-def decay_burn(
-    burn: int, half_life: int = BURN_HALF_LIFE, min_burn: int = MIN_BURN, max_burn: int = MAX_BURN
-) -> int:
+def decay_burn(burn: int, half_life: int = BURN_HALF_LIFE, min_burn: int = MIN_BURN, max_burn: int = MAX_BURN) -> int:
     """Registration price (rao) one block later: times 2**(-1 / half_life), within its bounds.
 
     half_life 0 means no decay. Exact in the runtime's Q32 arithmetic.
@@ -140,9 +138,7 @@ def decay_burn(
     return min(max((burn * _decay_factor(half_life)) >> 32, min_burn), max_burn)
 
 
-def bump_burn(
-    burn: int, increase: float = BURN_INCREASE, min_burn: int = MIN_BURN, max_burn: int = MAX_BURN
-) -> int:
+def bump_burn(burn: int, increase: float = BURN_INCREASE, min_burn: int = MIN_BURN, max_burn: int = MAX_BURN) -> int:
     """Registration price (rao) right after a registration: times `increase` (never below 1), within its bounds."""
     return min(max(int(burn * max(Fraction(increase), Fraction(1))), min_burn), max_burn)
 

@@ -114,10 +114,12 @@ def _extensions(registry: Registry) -> bytes:
 def _methods(registry: Registry, methods: tuple[Method, ...]) -> bytes:
     return scale.vec(
         methods,
-        lambda method: scale.text(method.name)
-        + scale.vec(method.inputs, lambda item: scale.text(item[0]) + _id(registry, item[1]))
-        + _id(registry, method.output)
-        + _NO_DOCS,
+        lambda method: (
+            scale.text(method.name)
+            + scale.vec(method.inputs, lambda item: scale.text(item[0]) + _id(registry, item[1]))
+            + _id(registry, method.output)
+            + _NO_DOCS
+        ),
     )
 
 
