@@ -31,7 +31,7 @@ def test_a_validator_sets_weights_for_nothing(net: Net) -> None:
     done = net.do("a_hot", "SubtensorModule", "set_weights", **call)
     assert done.event("WeightsSet") == (netuid, 1)
     assert not any(name == "TransactionFeePaid" for _, name, _ in done.events)
-    assert [tuple(pair) for pair in net.get("Weights", netuid, 1)] == [(0, 16383), (2, U16_MAX)]
+    assert [tuple(pair) for pair in net.get("Weights", netuid, 1)] == [(0, 16384), (2, U16_MAX)]
     assert net.get("LastUpdate", netuid)[1] == net.chain.head.number
 
 

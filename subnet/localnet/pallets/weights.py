@@ -10,12 +10,15 @@ from hashlib import blake2b
 
 from bittensor_core import ss58_decode
 
+from subnet.localnet.consensus.fixed import FRACTION_BITS
 from subnet.localnet.dispatch import Context, DispatchError, call
 from subnet.localnet.metadata import scale
 from subnet.localnet.pallets import mechanisms, neurons, stake
 from subnet.localnet.schedule import should_run
 
 U16_MAX = 0xFFFF
+UPSCALE_BY_RATIO = 32_768
+"""Above this the runtime divides once and then multiplies, which rounds differently."""
 MAX_COMMITS = 10
 
 
@@ -61,15 +64,21 @@ def store_weights(ctx: Context, netuid: int, mecid: int, uids: list[int], values
 
 
 def upscale(values: list[int]) -> list[int]:
-    """Scaled so that the largest is 65535."""
+    """u16 values scaled so that the largest is 65535, rounded half up, in the runtime's 32 fractional bits."""
     largest = max(values, default=0)
-    return [value * U16_MAX // largest for value in values] if largest else values
+    if not largest:
+        return values
+    half = 1 << (FRACTION_BITS - 1)
+    if largest > UPSCALE_BY_RATIO:
+        ratio = (U16_MAX << FRACTION_BITS) // largest
+        return [(value * ratio + half) >> FRACTION_BITS for value in values]
+    return [(((value * U16_MAX << FRACTION_BITS) // largest) + half) >> FRACTION_BITS for value in values]
 
 
 def within_limit(values: list[int], limit: int) -> bool:
     """Whether no value's share of the sum exceeds `limit` of 65535."""
     total = sum(values)
-    return not total or max(values) * U16_MAX <= limit * total
+    return not total or (max(values) << FRACTION_BITS) // total <= (limit << FRACTION_BITS) // U16_MAX
 
 
 @call("SubtensorModule", "set_weights", free=True)
