@@ -19,7 +19,7 @@ from tests.localnet.test_timelock import PULSES, seal
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Answers what `answers` holds by path, anything else with 404."""
+    """Answers what `answers` holds by path, anything else with 404; and nothing to urllib by its own name."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -38,7 +38,8 @@ class _Handler(BaseHTTPRequestHandler):
     server: Endpoint
 
     def do_GET(self) -> None:
-        answer = self.server.answers.get(self.path)
+        known = "urllib" not in self.headers["User-Agent"]
+        answer = self.server.answers.get(self.path) if known else None
         self.send_response(404 if answer is None else 200)
         self.send_header("Content-Length", str(len(answer or b"")))
         self.end_headers()
