@@ -143,34 +143,34 @@ def decoded(layout: Layout, values: torch.Tensor, first: int) -> Read:
     return lambda start, stop: values[layout.bounds[start] - offset : layout.bounds[stop] - offset]
 
 
-def reduced_windows(
-    scheme: Scheme, roster: Roster, part: int, members: Sequence[Read | None]
-) -> Iterator[tuple[list[bytes], torch.Tensor]]:
-    """Bring the averaged members together (roster order, None where missing): window by window of the part's leaves,
-    the result encoded, and what the members are owed for what the encoding lost.
+def reduced_window(
+    scheme: Scheme, roster: Roster, start: int, stop: int, members: Sequence[Read | None]
+) -> tuple[list[bytes], torch.Tensor]:
+    """The averaged members (roster order, None where missing) brought together in leaves `[start, stop)`: the result
+    encoded, and what the members are owed for what the encoding lost, fp32 of the window's size."""
+    present = [i for i, read in enumerate(members) if read is not None]
+    values = [None if read is None else read(start, stop) for read in members]
+    mean = reduce_part(values, [c.tokens for c in roster.mean], [c.norm for c in roster.mean], scheme.rule)
+    leaves = encode_part(scheme.reduced, scheme.layout, mean, start, stop)
+    sent = decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
+    there = [x for x in values if x is not None]
+    residual = scheme.rule.owed(mean - sent, there, [roster.mean[i].tokens for i in present])
+    if scheme.selective:
+        residual[sent == 0.0] = 0.0
+    return leaves, residual
+
+
+def reduce(scheme: Scheme, roster: Roster, part: int, members: Sequence[Read | None]) -> ReducedPart:
+    """A reducer's work on one part, window by window (`reduced_window`).
 
     Leaves are independent of each other, and so is what most rules make of an element: only a window of everybody's is
     decoded at a time, however large the part.
     """
-    tokens, norms = [c.tokens for c in roster.mean], [c.norm for c in roster.mean]
-    present = [i for i, read in enumerate(members) if read is not None]
-    for start, stop in _windows(scheme, *roster.parts(scheme.layout)[part], len(present)):
-        values = [None if read is None else read(start, stop) for read in members]
-        mean = reduce_part(values, tokens, norms, scheme.rule)
-        leaves = encode_part(scheme.reduced, scheme.layout, mean, start, stop)
-        sent = decode_part(scheme.reduced, scheme.layout, leaves, start, stop)
-        there = [x for x in values if x is not None]
-        residual = scheme.rule.owed(mean - sent, there, [tokens[i] for i in present])
-        if scheme.selective:
-            residual[sent == 0.0] = 0.0
-        yield leaves, residual
-
-
-def reduce(scheme: Scheme, roster: Roster, part: int, members: Sequence[Read | None]) -> ReducedPart:
-    """A reducer's work on one part: see `reduced_windows`."""
     leaves: list[bytes] = []
     residuals: list[torch.Tensor] = []
-    for window, residual in reduced_windows(scheme, roster, part, members):
+    present = sum(read is not None for read in members)
+    for start, stop in _windows(scheme, *roster.parts(scheme.layout)[part], present):
+        window, residual = reduced_window(scheme, roster, start, stop, members)
         leaves += window
         residuals.append(residual)
     return ReducedPart(part, leaves, Tree(hash_leaves(leaves)), [m is not None for m in members], torch.cat(residuals))

@@ -15,7 +15,8 @@ def participation(update: Update, hotkey: str, delivered: bool, redundancy: int)
         delivered_parts * (1 + reduced_parts) / 2
 
     `delivered_parts`: share of the parts that hold it, in the word followed or any other not proven wrong; the worst
-    one is forgiven if it `delivered` the whole contribution to this validator, in time and under its committed root.
+    one is forgiven if it `delivered` the whole contribution to this validator, in time and under its committed root. 0
+    below a half: so many reducers do not err, and who shows its work to validators alone does none for the swarm.
     `reduced_parts`: share of the parts it had to reduce that it signed for and that could be had, 1 for who had none
     to reduce because it cannot be dialled; a reducer proven to have signed for something else (`update.faults`) gets 0
     for everything. Who is listed but not averaged has only its contribution to deliver.
@@ -31,6 +32,8 @@ def participation(update: Update, hotkey: str, delivered: bool, redundancy: int)
     if not heard:
         return None
     held = sum(any(word is not None and hotkey in word.included for word in words) for words in heard.values())
+    if 2 * held < len(heard):
+        return 0.0
     if delivered and held < len(heard):
         held += 1
     parts = len({*update.results, *update.missing})

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from subnet.diloco.aggregate import Mean
-from subnet.diloco.codec import encode_part
+from subnet.diloco.aggregate import CenteredClip, Mean
+from subnet.diloco.codec import decode_part, encode_part
 from subnet.diloco.merkle import hash_leaves
 from subnet.diloco.merkle import root as merkle_root
 from subnet.diloco.scheme import Scheme
 from subnet.exchange import butterfly
 from subnet.exchange.butterfly import PartResult, Read, part_body, reduce
 from subnet.exchange.commitment import Commitment
-from subnet.exchange.referee import drawn, made_of, ranked
+from subnet.exchange.referee import drawn, drawn_leaves, made_of, ranked
 from subnet.exchange.roster import Roster
 from subnet.exchange.round import Update
 from subnet.validator.audit import Audit
@@ -101,6 +101,59 @@ def test_an_audit_names_the_reducer_that_lied():
         audit.note(hotkey, delta)
     audit.note("a stranger", values["h0"])
     assert audit.wrong() == {"h2"}
+
+
+def gathered(values: Values, lies: dict[int, float], scheme: Scheme = SCHEME) -> Update:
+    """A round in which everybody followed the word of a part's one reducer; `lies`: by part, what its mean is times."""
+    roster, _ = a_round()
+    update = Update(roster, torch.zeros(LAYOUT.numel))
+    for part, (start, stop) in enumerate(LAYOUT.parts(4)):
+        members = part_members(values, part)
+        leaves = reduce(scheme, roster, part, [members[h] for h in NAMES]).leaves
+        if part in lies:
+            mean = decode_part(CODEC, LAYOUT, leaves, start, stop) * lies[part]
+            leaves = encode_part(CODEC, LAYOUT, mean, start, stop)
+        update.delta[slice(*LAYOUT.span(start, stop))] = decode_part(CODEC, LAYOUT, leaves, start, stop)
+        word = PartResult(part, NAMES[part], merkle_root(hash_leaves(leaves)), roster.root, frozenset(NAMES))
+        update.words[part] = {word.reducer: word}
+        update.results[part] = word
+    return update
+
+
+def audited(update: Update, values: Values, scheme: Scheme = SCHEME) -> set[str]:
+    audit = Audit(scheme, update, b"b" * 32, 0.0)
+    for hotkey, delta in values.items():
+        audit.note(hotkey, delta)
+    return audit.wrong()
+
+
+def test_who_turns_its_whole_part_round_is_found_in_that_round_by_a_few_leaves():
+    _, values = a_round()
+    assert audited(gathered(values, {}), values) == set()
+    assert audited(gathered(values, {1: -1.0, 3: 0.5}), values) == {"h1", "h3"}
+
+
+def test_whoever_signed_for_the_same_lie_is_found_with_its_reducer():
+    _, values = a_round()
+    update = gathered(values, {1: -1.0})
+    update.words[1]["h2"] = replace(update.results[1], reducer="h2")
+    update.words[1]["h3"] = replace(update.results[1], reducer="h3", root=b"x" * 32)
+    assert audited(update, values) == {"h1", "h2"}
+
+
+def test_no_leaf_speaks_of_a_part_that_never_came_or_without_every_contribution_or_of_what_is_made_of_whole_parts():
+    _, values = a_round()
+    lie = gathered(values, {1: -1.0})
+    assert audited(replace(lie, missing=[1]), values) == set()
+    assert audited(lie, {h: x for h, x in values.items() if h != "h0"}) == set()
+    clip = replace(SCHEME, rule=CenteredClip(1.0, 3))
+    assert audited(gathered(values, {1: -1.0}, clip), values, clip) == set()
+
+
+def test_leaves_are_drawn_within_their_part():
+    draws = [drawn_leaves(bytes([i]) * 32, 3, 40, 50, 2) for i in range(200)]
+    assert {leaf for leaves in draws for leaf in leaves} == set(range(40, 50))
+    assert all(1 <= len(leaves) <= 2 for leaves in draws) and drawn_leaves(b"a" * 32, 0, 7, 8, 2) == [7]
 
 
 # Two for every part -----------------------------------------------------------------------------------------------

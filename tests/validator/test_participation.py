@@ -40,8 +40,9 @@ def test_who_delivers_and_reduces_all_has_all() -> None:
 def test_who_only_answers_and_delivers_nothing_has_nothing() -> None:
     words = [word(0, "bcd", "a"), *(word(part, "bcd") for part in range(1, 4))]
     assert participation(update(*words), "a", False, 1) == 0.0
-    # Shown to this validator alone, one part of four is forgiven: no reducer had it.
-    assert participation(update(*words), "a", True, 1) == 0.25
+    # Nor who shows its contribution to this validator alone, or to a few reducers as well.
+    assert participation(update(*words), "a", True, 1) == 0.0
+    assert participation(update(word(1, "abcd"), words[0], *words[2:]), "a", True, 1) == 0.0
 
 
 def test_parts_that_were_not_delivered_count_by_their_share() -> None:
