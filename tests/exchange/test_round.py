@@ -299,7 +299,7 @@ def test_no_byte_is_served_before_a_roster_nor_before_the_deadline(village: Vill
         async def fetch() -> list[bytes]:
             size = CODEC.max_encoded_size(RUN.codec.leaf_size)
             return await curious.swarm.fetch_leaves(
-                [owner.hotkey], root, LAYOUT.num_leaves, 0, 1, lambda _: size, 0.6, owner.hotkey
+                [owner.hotkey], root, LAYOUT.num_leaves, 0, 1, lambda _: size, 3.0, owner.hotkey
             )
 
         with pytest.raises(FetchError, match="unknown root"):
